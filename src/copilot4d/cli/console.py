@@ -1,0 +1,38 @@
+"""What every verb prints through: one console for results, one for messages, one progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+T = TypeVar("T")
+
+console = Console(soft_wrap=True)
+errors_console = Console(stderr=True, soft_wrap=True)
+
+
+def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
+    """A `copilot4d.progress.Track` that draws a bar on stderr."""
+    if total is None and hasattr(items, "__len__"):
+        total = len(items)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=errors_console, transient=False) as progress:
+        task = progress.add_task(description, total=total)
+        for item in items:
+            yield item
+            progress.advance(task)
+
+
+def next_step(command: str) -> None:
+    """Every verb ends with the next command to try."""
+    console.print(f"\nNext: {command}", markup=False, highlight=False)

@@ -1,0 +1,94 @@
+"""`copilot4d VERB ...`: finds the verb, parses its options, runs it, and turns errors into one clear paragraph.
+
+Exit codes: 0 done, 1 the work failed (message on stderr), 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from copilot4d.cli.console import console, errors_console
+from copilot4d.errors import Copilot4dError, UsageError
+from copilot4d.version import __version__
+
+
+class Verb(NamedTuple):
+    """A verb's module under `copilot4d.cli` (imported only when the verb is used) and its line in the overview."""
+
+    module: str
+    summary: str
+
+
+VERBS: dict[str, Verb] = {
+    "doctor": Verb("doctor", "look at a data set and say what is wrong with it, and how to mend it"),
+    "forecast": Verb("forecast", "predict the sweeps that follow a moment of a drive, and write them"),
+    "evaluate": Verb("evaluate", "score a model or a baseline on a data set by the field's protocol"),
+    "compare": Verb("compare", "put score files side by side in one table"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    arguments = [a for a in arguments if a != "--debug"]
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        console.print(overview(), markup=False, highlight=False)
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        console.print(f"copilot4d {__version__}", highlight=False)
+        return 0
+    try:
+        verb, rest = split_verb(arguments)
+        return run_verb(verb, rest)
+    except Copilot4dError as error:
+        if debug:
+            raise
+        errors_console.print(f"copilot4d: {error}", style="red", markup=False, highlight=False)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        errors_console.print("copilot4d: interrupted; what was already written is kept", markup=False)
+        return 130
+
+
+def split_verb(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """('train tokenizer', rest) or ('doctor', rest): verbs have one word or two."""
+    for words in (2, 1):
+        verb = " ".join(arguments[:words])
+        if verb in VERBS:
+            return verb, list(arguments[words:])
+    known = ", ".join(VERBS)
+    raise UsageError(f"there is no verb {arguments[0]!r}; the verbs are: {known}. Try: copilot4d --help")
+
+
+def run_verb(verb: str, arguments: Sequence[str]) -> int:
+    """Parse a verb's own options and run it."""
+    import tyro
+
+    module = importlib.import_module(f"copilot4d.cli.{VERBS[verb].module}")
+    options = tyro.cli(module.Options, args=list(arguments), prog=f"copilot4d {verb}")
+    return int(module.run(options))
+
+
+def overview() -> str:
+    """What `copilot4d --help` shows."""
+    width = max(map(len, VERBS))
+    lines = [
+        f"copilot4d {__version__}: lidar world models, from logs on disk to scored forecasts",
+        "",
+        "usage: copilot4d VERB [options]        copilot4d VERB --help explains a verb, with an example",
+        "",
+        *(f"  {name:<{width}}  {verb.summary}" for name, verb in VERBS.items()),
+        "",
+        "  --debug anywhere shows the traceback of an error; --version prints the version",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
