@@ -1,4 +1,4 @@
-"""`Dataset`: named, lazy drives with splits. Opening one reads no points; a drive's poses are read when it is asked for."""
+"""`Dataset`: named, lazy drives with splits. Opening one reads no points; a drive reads its poses when asked for."""
 
 from __future__ import annotations
 
