@@ -26,7 +26,8 @@ def unpack_drive(name: str, out: Path, sweeps: int | None = None) -> Path:
     """Write one packed real KITTI drive (or its first sweeps) as a KITTI Odometry tree and return the tree's root."""
     root = real_data("kitti_drives", name).parents[1]
     spec = importlib.util.spec_from_file_location("unpack", root / "unpack.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if sweeps is None:
