@@ -1,0 +1,81 @@
+"""The frame of the command line: verbs, exit codes, errors as one paragraph."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+import types
+
+import pytest
+
+from copilot4d.cli import main as cli
+from copilot4d.errors import DataError, UsageError
+from copilot4d.version import __version__
+
+
+def test_overview_names_every_verb(capsys):
+    assert cli.main([]) == 0
+    out = capsys.readouterr().out
+    assert all(verb in out for verb in cli.VERBS)
+
+
+def test_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == f"copilot4d {__version__}"
+
+
+def test_an_unknown_verb_is_wrong_usage_and_lists_the_verbs(capsys):
+    assert cli.main(["docter", "x"]) == 2
+    message = capsys.readouterr().err
+    assert "docter" in message
+    assert "doctor" in message
+
+
+@pytest.fixture
+def verb_that_raises(monkeypatch):
+    """Installs a verb whose run raises the given error."""
+
+    def install(error: BaseException) -> None:
+        module = types.ModuleType("copilot4d.cli.breaks")
+
+        def run(options: object) -> int:
+            raise error
+
+        module.Options = types.SimpleNamespace  # type: ignore[attr-defined]
+        module.run = run  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "copilot4d.cli.breaks", module)
+        monkeypatch.setitem(cli.VERBS, "breaks", cli.Verb("breaks", "raises"))
+        monkeypatch.setattr("tyro.cli", lambda *a, **k: None)
+
+    return install
+
+
+def test_errors_are_one_paragraph_with_their_exit_code(verb_that_raises, capsys):
+    verb_that_raises(DataError("a.bin", "points", expected="16 bytes", found="3", remedy="copy it again"))
+    assert cli.main(["breaks"]) == 1
+    message = capsys.readouterr().err
+    assert "a.bin: points: expected 16 bytes, found 3. To fix it: copy it again." in message
+    assert "Traceback" not in message
+    verb_that_raises(UsageError("no such thing"))
+    assert cli.main(["breaks"]) == 2
+    verb_that_raises(KeyboardInterrupt())
+    assert cli.main(["breaks"]) == 130
+
+
+def test_debug_shows_the_traceback(verb_that_raises):
+    verb_that_raises(UsageError("no such thing"))
+    with pytest.raises(UsageError):
+        cli.main(["breaks", "--debug"])
+
+
+def test_the_overview_does_not_pay_for_torch():
+    code = "import sys; from copilot4d.cli.main import main; main(['--help']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_a_data_error_survives_a_worker_process():
+    error = DataError("a.bin", "points", expected="16 bytes", found="3", remedy="copy it again.")
+    again = copy.copy(error)  # the way exceptions travel between processes: through __reduce__
+    assert str(again) == str(error)
+    assert again.field == "points"

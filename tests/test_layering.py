@@ -1,0 +1,82 @@
+"""Dependencies point down the levels and never in circles. The table below is the law: extend it on purpose."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import copilot4d
+
+SOURCE = Path(copilot4d.__file__).parent
+BASE = {"errors", "progress", "version", "geometry"}
+ALLOWED = {
+    "errors": set(),
+    "version": set(),
+    "progress": set(),
+    "geometry": {"errors"},
+    "forecaster": {"errors", "geometry"},
+    "config": {"errors"},
+    "simulator": BASE,
+    "datasets": BASE | {"simulator"},
+    "evaluation": BASE | {"forecaster", "datasets"},
+    "pictures": {"errors", "geometry"},
+    "baselines": BASE | {"forecaster"},
+    "forecast": BASE | {"forecaster", "baselines"},
+    "doctor": BASE | {"datasets", "evaluation", "pictures"},
+    "training": BASE | {"config", "datasets"},
+}
+SEES_POINTS_ONLY = "evaluation"  # of its files, the runner alone knows data sets
+FREE = {"cli", "__init__"}  # the top: may import everything
+
+
+def imports_of(file: Path) -> set[str]:
+    """The modules of this package that a file imports anywhere, as dotted names below copilot4d."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import; write it out from copilot4d"
+            found |= {node.module or ""} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name.removeprefix("copilot4d.") for name in found if name.startswith("copilot4d.")}
+
+
+def modules() -> dict[str, Path]:
+    """Every module below copilot4d by its dotted name; a package's __init__ is the package itself."""
+    files = sorted(SOURCE.rglob("*.py"))
+    return {
+        ".".join(f.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): f
+        for f in files
+        if f != SOURCE / "__init__.py"
+    }
+
+
+def test_every_import_is_in_the_table():
+    wrong = []
+    for name, file in modules().items():
+        part = name.split(".")[0]
+        if part in FREE:
+            continue
+        assert part in ALLOWED, f"{part} is new: give it a row in the layering table"
+        used = {imported.split(".")[0] for imported in imports_of(file)} - {part}
+        if name.startswith(SEES_POINTS_ONLY) and not name.endswith("runner"):
+            used_below = used & {"datasets"}
+            wrong += [f"{name} imports {other}: only {SEES_POINTS_ONLY}.runner may" for other in used_below]
+        wrong += [f"{name} imports {other}" for other in sorted(used - ALLOWED[part])]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_import_cycles():
+    known = modules()
+    graph = {}
+    for name, file in known.items():
+        imported = {i if i in known else i.rpartition(".")[0] for i in imports_of(file)} & set(known)
+        # `from package import module` names both; the package's __init__ is not what is used then
+        precise = {i for i in imported if not any(other.startswith(f"{i}.") for other in imported)}
+        graph[name] = {i for i in precise if i != name and not name.startswith(f"{i}.")}
+    TopologicalSorter(graph).prepare()  # raises CycleError with the circle
+
+
+def test_the_levels_of_the_table_have_no_circles():
+    TopologicalSorter(ALLOWED).prepare()
