@@ -1,0 +1,67 @@
+"""`ray_tracing`: all past sweeps gathered into one static cloud, and each ray takes the range of what it points at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from copilot4d.baselines.angular import nearest_in_angle
+from copilot4d.baselines.deterministic import newest_with_points, same_futures
+from copilot4d.forecaster import Forecast, check_forecast_input, future_timestamps
+from copilot4d.geometry import Rays, Sweep, se3
+from copilot4d.geometry.se3 import FloatArray
+
+
+class RayTracing:
+    """The gathered past, seen from each future origin along each ray (as 4D-Occ's baseline of that name).
+
+    Each ray takes the range of the gathered point that is nearest to it in angle. Without rays, the directions of the
+    newest sweep's own points stand for the sensor's beams. `guidance`, `steps` and `seed` change nothing: there is
+    nothing to sample.
+    """
+
+    name: str = "ray_tracing"
+
+    def forecast(
+        self,
+        past: Sequence[Sweep],
+        future_poses: FloatArray,
+        rays: Sequence[Rays] | None = None,
+        *,
+        guidance: float = 1.0,
+        steps: int = 10,
+        seed: int = 0,
+        futures: int = 1,
+    ) -> Forecast:
+        """See `Forecaster.forecast`."""
+        check_forecast_input(past, future_poses, rays, futures=futures)
+        world_from_future = np.asarray(future_poses, dtype=np.float64)
+        world_from_reference = past[-1].world_from_lidar
+        gathered = gather(past, world_from_reference)  # (N, 3) in the reference frame
+        asked = rays if rays is not None else [newest_with_points(past).rays()[0]] * len(world_from_future)
+        sweeps, depths = [], []
+        for pose, its_rays, timestamp_ns in zip(
+            world_from_future, asked, future_timestamps(past, len(world_from_future)), strict=True
+        ):
+            future_from_reference = se3.relative_motion(pose, world_from_reference)
+            depth = nearest_in_angle(se3.transform_points(future_from_reference, gathered), its_rays).ranges_m[:, 0]
+            sweeps.append(_sweep_on(its_rays, depth, pose, timestamp_ns))
+            depths.append(depth)
+        return same_futures(sweeps, None if rays is None else depths, futures)
+
+
+def gather(past: Sequence[Sweep], world_from_reference: FloatArray) -> NDArray[np.float32]:
+    """(N, 3): the points of all sweeps in the reference frame."""
+    reference_from_world = se3.invert(world_from_reference)
+    return np.concatenate([sweep.points_in(reference_from_world) for sweep in past])
+
+
+def _sweep_on(rays: Rays, depths: FloatArray, world_from_lidar: FloatArray, timestamp_ns: int) -> Sweep:
+    return Sweep(
+        points=rays.points_at(depths).astype(np.float32),
+        world_from_lidar=world_from_lidar,
+        timestamp_ns=timestamp_ns,
+        origins=rays.origins.astype(np.float32) if rays.origins.any() else None,
+    )
