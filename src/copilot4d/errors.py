@@ -25,6 +25,10 @@ class ProtocolError(Copilot4dError):
     """Scores that must not be mixed, or a protocol that cannot be applied to this data."""
 
 
+class TrainingError(Copilot4dError):
+    """Training cannot go on: a number that is not finite, no memory, a full disk, a dead loader worker."""
+
+
 class DataError(Copilot4dError):
     """A file or table on disk is not what its format promises.
 
