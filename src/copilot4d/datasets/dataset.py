@@ -11,6 +11,13 @@ from copilot4d.errors import UsageError
 from copilot4d.geometry import Drive
 
 
+class DriveNotFoundError(UsageError, KeyError):
+    """A drive's name that a data set does not have. A KeyError too, as of any mapping."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # a KeyError would put the sentence in quotes
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dataset(Mapping[str, Drive]):
     """Drives by name. `dataset["08"]`, `dataset.split("val")`, `for name in dataset`."""
@@ -20,13 +27,14 @@ class Dataset(Mapping[str, Drive]):
     names: tuple[str, ...]
     open_drive: Callable[[str], Drive] = field(repr=False)  # raises DataError where the drive's files are bad
     splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # only names that are on disk
+    names_without_poses: tuple[str, ...] = ()  # drives whose poses are identities, standing in for none on disk
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "open_drive", cache(self.open_drive))
 
     def __getitem__(self, name: str) -> Drive:
         if name not in self.names:
-            raise KeyError(name)
+            raise DriveNotFoundError(self._unknown([name]))
         return self.open_drive(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -46,9 +54,16 @@ class Dataset(Mapping[str, Drive]):
         """Only these drives, in this order."""
         missing = [name for name in names if name not in self.names]
         if missing:
-            shown = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
-            raise UsageError(f"{self.root} has no drive {', '.join(missing)}; its drives: {shown}")
+            raise DriveNotFoundError(self._unknown(missing))
         return replace(self, names=tuple(names), splits=_restricted(self.splits, names))
+
+    def has_poses(self, name: str) -> bool:
+        """Whether the drive's poses come from disk. False only if opened with `require_poses=False`."""
+        return name not in self.names_without_poses
+
+    def _unknown(self, missing: Sequence[str]) -> str:
+        shown = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
+        return f"{self.root} has no drive {', '.join(missing)}; its drives: {shown}"
 
 
 def _restricted(splits: Mapping[str, tuple[str, ...]], names: Sequence[str]) -> dict[str, tuple[str, ...]]:

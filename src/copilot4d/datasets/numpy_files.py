@@ -1,0 +1,161 @@
+"""Sweeps in .bin (bare float32 rows, as KITTI and nuScenes have them), .npy and .npz files."""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from copilot4d.datasets.point_fields import (
+    COPY_AGAIN,
+    INTENSITY_NAMES,
+    ORIGIN_NAMES,
+    Array,
+    PointFile,
+    damaged,
+    from_fields,
+    to_float32,
+)
+from copilot4d.errors import DataError, UsageError
+
+KITTI_COLUMNS = ("x", "y", "z", "intensity")
+NUSCENES_COLUMNS = ("x", "y", "z", "intensity", "ring")
+
+# What numpy and zipfile raise on damaged files, beside OSError.
+_DAMAGE = (
+    ValueError, EOFError, SyntaxError, TypeError, KeyError, IndexError, OverflowError, MemoryError,
+    NotImplementedError, RuntimeError, RecursionError, struct.error, tokenize.TokenError, zlib.error,
+    zipfile.BadZipFile,
+)  # fmt: skip
+
+
+def read_bin(path: Path, columns: Sequence[str] = KITTI_COLUMNS) -> PointFile:
+    """Rows of little-endian float32. The points are a strided view of the rows."""
+    row = 4 * len(columns)
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size % row:
+            raise DataError(
+                path, "points", expected=f"a multiple of {row} bytes (float32 {' '.join(columns)})",
+                found=f"{size} bytes, {size % row} too many", remedy=COPY_AGAIN,
+            )  # fmt: skip
+        values = np.empty(size // 4, dtype="<f4")
+        got = file.readinto(values.view(np.uint8)) if size else 0  # numpy.fromfile would also open the file twice
+    if got != size:
+        raise damaged(path, f"{size} bytes of points", f"only {got} bytes could be read")
+    squares = float(np.dot(values, values))  # one pass over all columns; NaN and infinity survive it
+    rows = values.astype(np.float32, copy=False).reshape(-1, len(columns))
+    return _from_rows(path, rows, tuple(columns), known_finite=math.isfinite(squares))
+
+
+def read_npy(path: Path, columns: Sequence[str] | None = None) -> PointFile:
+    """An (N, >= 3) array whose columns are x y z [intensity], or as `columns` says, or a structured array."""
+    values = _load(path)
+    if not isinstance(values, np.ndarray):
+        raise damaged(path, "one array (.npy)", "an archive of arrays; name it .npz")
+    if values.dtype.names and values.ndim == 1:
+        return from_fields(path, {name: _real(path, values[name], name) for name in values.dtype.names})
+    values = _real(path, values, "points")
+    names = tuple(columns) if columns else KITTI_COLUMNS[: values.shape[-1] if values.ndim == 2 else 3]
+    if values.ndim != 2 or values.shape[1] < max(3, len(names)):
+        raise DataError(
+            path, "points", expected=f"an array (N, {max(3, len(names))}) of {' '.join(names)}",
+            found=f"shape {values.shape}", remedy="save one row per point",
+        )  # fmt: skip
+    return _from_rows(path, to_float32(values), names)
+
+
+def read_npz(path: Path) -> PointFile:
+    """Arrays `points` (N, 3), and where there, `intensity` (N,) and `origins` (N, 3); or one array per column."""
+    archive = _load(path)
+    if isinstance(archive, np.ndarray):
+        raise damaged(path, "an archive of arrays (.npz)", "a single array; name it .npy")
+    with archive:
+        try:
+            arrays = {name: archive[name] for name in archive.files}
+        except _DAMAGE as error:
+            raise damaged(path, "a whole .npz file", error) from error
+    if "points" not in arrays:
+        return from_fields(path, {name: _column(path, values, name) for name, values in arrays.items()})
+    points, intensity, origins = (
+        to_float32(_real(path, arrays[name], name)) if name in arrays else None
+        for name in ("points", "intensity", "origins")
+    )
+    assert points is not None
+    expected = {"points": (len(points) if points.ndim else 0, 3)}
+    expected |= {"intensity": expected["points"][:1], "origins": expected["points"]}  # type: ignore[dict-item]
+    for name, values in (("points", points), ("intensity", intensity), ("origins", origins)):
+        if values is not None and values.shape != expected[name]:
+            raise DataError(
+                path, name, expected=f"shape {expected[name]}", found=f"shape {values.shape}",
+                remedy="save one row per point",
+            )  # fmt: skip
+    return PointFile(points=points, intensity=intensity, origins=origins)
+
+
+def write_bin(path: Path, fields: Mapping[str, Array]) -> None:
+    """x y z intensity as little-endian float32, intensity 0 where there is none."""
+    if any(name in fields for name in ORIGIN_NAMES):
+        raise UsageError(f"{path.name}: a .bin has no place for ray origins; write .npz, .ply, .pcd or .feather")
+    zeros = np.zeros(len(fields["x"]), dtype=np.float32)
+    np.stack([fields.get(name, zeros) for name in KITTI_COLUMNS], axis=1).astype("<f4").tofile(path)
+
+
+def write_npy(path: Path, fields: Mapping[str, Array]) -> None:
+    """(N, 3) or, with intensity, (N, 4) float32."""
+    if any(name in fields for name in ORIGIN_NAMES):
+        raise UsageError(f"{path.name}: a .npy has no place for ray origins; write .npz, .ply, .pcd or .feather")
+    np.save(path, np.stack(list(fields.values()), axis=1), allow_pickle=False)
+
+
+def write_npz(path: Path, fields: Mapping[str, Array]) -> None:
+    """Arrays `points`, `intensity` and `origins`, uncompressed: reading is then as fast as .bin."""
+    arrays = {"points": np.stack([fields[name] for name in "xyz"], axis=1)}
+    if "intensity" in fields:
+        arrays["intensity"] = fields["intensity"]
+    if ORIGIN_NAMES[0] in fields:
+        arrays["origins"] = np.stack([fields[name] for name in ORIGIN_NAMES], axis=1)
+    np.savez(path, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+
+
+def _from_rows(path: Path, rows: Array, names: tuple[str, ...], known_finite: bool = False) -> PointFile:
+    """Rows of float32 -> PointFile; positions that are the first three columns stay a view of the rows."""
+    if names[:3] != ("x", "y", "z"):
+        return from_fields(path, {name: rows[:, k] for k, name in enumerate(names)})
+    intensity = next((rows[:, names.index(name)] for name in INTENSITY_NAMES if name in names), None)
+    has_origins = ORIGIN_NAMES[0] in names and all(name in names for name in ORIGIN_NAMES)
+    origins = rows[:, [names.index(name) for name in ORIGIN_NAMES]] if has_origins else None
+    return PointFile(points=rows[:, :3], intensity=intensity, origins=origins, known_finite=known_finite)
+
+
+def _load(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except _DAMAGE as error:
+        raise damaged(path, f"a whole {path.suffix} file", error) from error
+
+
+def _real(path: Path, values: Array, field: str) -> Array:
+    if values.dtype.kind not in "fiu":
+        raise DataError(
+            path, field, expected="an array of real numbers", found=f"dtype {values.dtype}",
+            remedy="save plain float32 arrays",
+        )  # fmt: skip
+    return values
+
+
+def _column(path: Path, values: Array, field: str) -> Array:
+    if values.ndim != 1:
+        raise DataError(
+            path, field, expected="an array `points` (N, 3), or one array (N,) per column",
+            found=f"shape {values.shape}", remedy="save the positions as one array `points` (N, 3)",
+        )  # fmt: skip
+    return _real(path, values, field)

@@ -1,0 +1,150 @@
+"""`open_dataset`: any driving log on disk; its format is recognised from what the folder holds."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from copilot4d.datasets.dataset import Dataset
+from copilot4d.datasets.sweep_files import subfolders
+from copilot4d.datasets.text_files import describe
+from copilot4d.errors import DataError, UsageError
+
+_MOST_SUBFOLDERS = 64  # looked into where the folder itself is nothing we know
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """One row of the table of formats."""
+
+    name: str
+    recognise: Callable[[Path], Path | None]  # the data set's true root, or None where it is not this format
+    open: Callable[..., Dataset]  # root -> Dataset; with `require_poses` where poses are optional
+    looks_like: str  # for the message of a path that is nothing we know
+    poses_optional: bool = False
+
+
+def _format(name: str, module: str, looks_like: str, poses_optional: bool = False) -> Format:
+    """A row whose module is imported on first use, so that pyarrow, say, is loaded for Argoverse 2 alone."""
+
+    def call(function: str) -> Callable[..., Any]:
+        def imported(*args: Any, **options: Any) -> Any:
+            if importlib.util.find_spec(f"copilot4d.datasets.{module}") is None:
+                return None
+            return getattr(importlib.import_module(f"copilot4d.datasets.{module}"), function)(*args, **options)
+
+        return imported
+
+    return Format(
+        name=name, recognise=call("recognise"), open=call("open"), looks_like=looks_like, poses_optional=poses_optional
+    )
+
+
+FORMATS: dict[str, Format] = {
+    row.name: row
+    for row in (
+        _format("kitti_odometry", "kitti_odometry", "sequences/00/velodyne/000000.bin", poses_optional=True),
+        _format(
+            "kitti_raw", "kitti_raw", "2011_09_26/2011_09_26_drive_0005_sync/velodyne_points/data", poses_optional=True
+        ),
+        _format("nuscenes", "nuscenes", "v1.0-trainval/sample_data.json and samples/LIDAR_TOP"),
+        _format("argoverse2", "argoverse2", "val/LOG/sensors/lidar/TIMESTAMP.feather and city_SE3_egovehicle.feather"),
+        _format("folder", "folder", "copilot4d.yaml, or point files beside poses.txt", poses_optional=True),
+    )
+}
+
+# Data sets that are no folders: the part of the name before "/" -> its opener, which is given the whole name.
+NAMED: dict[str, Callable[[str], Dataset]] = {}
+
+
+def open_dataset(path: str | Path, *, format: str | None = None, require_poses: bool = True) -> Dataset:
+    """Open the data set at a path: its root, or a folder a little above or below it where that is unambiguous.
+
+    `format` is one of FORMATS and is needed only where a folder could be two of them. Without poses a log cannot be
+    used, and a DataError says so; with `require_poses=False` such drives get identity poses, and
+    `Dataset.has_poses(name)` is False for them.
+    """
+    if format is not None and format not in FORMATS:
+        near = difflib.get_close_matches(format, FORMATS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UsageError(f"unknown data set format {format!r}{hint} Known: {', '.join(FORMATS)}")
+    if format is None and (prefix := str(path).split("/")[0]) in NAMED and not Path(path).exists():
+        return NAMED[prefix](str(path))
+    found, root = _recognise(_existing_folder(Path(path)), format)
+    if found.poses_optional:
+        return found.open(root, require_poses=require_poses)
+    return found.open(root)
+
+
+def _existing_folder(path: Path) -> Path:
+    """The path's folder, absolute, so that the names of its parents can be looked at."""
+    try:
+        resolved = path.expanduser().absolute()
+        if resolved.is_dir():
+            empty = not any(True for _ in resolved.iterdir())
+        elif resolved.exists():
+            return resolved.parent
+        else:
+            raise _missing(path, resolved)
+    except (OSError, ValueError, RuntimeError) as error:
+        found = describe(error) if isinstance(error, OSError) else str(error)
+        raise DataError(
+            path, "data set", expected="a folder that can be read", found=found, remedy="check the path and its rights"
+        ) from error
+    if empty:
+        raise DataError(
+            path, "data set", expected="a driving log", found="an empty folder",
+            remedy="copy the data there, or check the path",
+        )  # fmt: skip
+    return resolved
+
+
+def _missing(path: Path, resolved: Path) -> DataError:
+    parent = next(folder for folder in resolved.parents if folder.is_dir())
+    wanted = resolved.relative_to(parent).parts[0]
+    near = difflib.get_close_matches(wanted, [entry.name for entry in parent.iterdir()], n=1)
+    hint = f"did you mean {parent / near[0]}?" if near else f"check the spelling; {parent} exists but has no {wanted}"
+    return DataError(path, "data set", expected="a folder", found="nothing there", remedy=hint)
+
+
+def _recognise(path: Path, format: str | None) -> tuple[Format, Path]:
+    """The format and root of a folder, or of the one data set in a subfolder of it."""
+    rows = list(FORMATS.values()) if format is None else [FORMATS[format]]
+    here = _matches(path, rows)
+    if not here:
+        below = [match for folder in subfolders(path)[:_MOST_SUBFOLDERS] for match in _matches(folder, rows)]
+        here = list({(row.name, root): (row, root) for row, root in below}.values())
+    if len(here) == 1:
+        return here[0]
+    if here:
+        shown = "; ".join(f"{root} ({row.name})" for row, root in here[:8])
+        raise UsageError(f"{path} holds several data sets: {shown}. Give the path of one of them, or its format")
+    raise _unknown(path, rows)
+
+
+def _matches(path: Path, rows: list[Format]) -> list[tuple[Format, Path]]:
+    """All rows that recognise the path. Our own description of a folder settles it; bare folders are the last guess."""
+    if (path / "copilot4d.yaml").is_file() and any(row.name == "folder" for row in rows):
+        return [(FORMATS["folder"], path)]
+    others = [(row, root) for row in rows if row.name != "folder" and (root := row.recognise(path)) is not None]
+    if others:
+        return others
+    return [(row, root) for row in rows if row.name == "folder" and (root := row.recognise(path)) is not None]
+
+
+def _unknown(path: Path, rows: list[Format]) -> DataError:
+    entries = sorted(entry.name + ("/" if entry.is_dir() else "") for entry in path.iterdir())
+    shown = ", ".join(entries[:8]) + (f", ... ({len(entries)} entries)" if len(entries) > 8 else "")
+    looked_for = "; ".join(f"{row.looks_like} ({row.name})" for row in rows)
+    words = " ".join(entries).lower()
+    guess = max(rows, key=lambda row: difflib.SequenceMatcher(None, row.looks_like.lower(), words).ratio())
+    return DataError(
+        path, "data set", expected=f"one of: {looked_for}", found=shown,
+        remedy=f"give the root of the data set (nearest guess: {guess.name}), or describe own data in a "
+        "copilot4d.yaml (docs/own_data.md)",
+    )  # fmt: skip
