@@ -1,0 +1,186 @@
+"""`evaluate_dataset`: every window of the protocol through one forecaster, to one `ScoreFile`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+
+from copilot4d.datasets.windows import Window, explain_missing, frame_rule, protocol_windows, read_clip
+from copilot4d.errors import ForecastError, ProtocolError, UsageError
+from copilot4d.evaluation.frame_score import DetailedScore, score_frame_detailed
+from copilot4d.evaluation.protocol import Protocol
+from copilot4d.evaluation.scores import ScoreFile
+from copilot4d.evaluation.sweep_cache import CachedDrives
+from copilot4d.evaluation.tally import Tally
+from copilot4d.evaluation.true_rays import TrueFrame, true_frame
+from copilot4d.forecaster import Forecast, Forecaster
+from copilot4d.geometry import Clip, Drive, se3
+from copilot4d.geometry.se3 import FloatArray
+from copilot4d.progress import Track, silent
+
+OnBadSweep = Literal["raise", "skip"]
+
+NO_FUTURE = "the future frame does not exist (end of the drive, or a missing sweep)"
+BAD_SWEEP = "a sweep of its window could not be read"
+NO_RAYS = "no true ray enters the ROI"
+EMPTY_ROI = "no true or no predicted point inside the ROI"
+
+# 4D-Occ scores in nuScenes' axes (x right, y forward); its pairing by angle depends on them.
+_NUSCENES_FROM_OURS = se3.from_yaw(np.pi / 2)
+
+
+def evaluate_dataset(
+    forecaster: Forecaster,
+    dataset: Mapping[str, Drive],
+    *,
+    setting: str,
+    protocol: Protocol | None = None,
+    every: int | None = None,
+    limit: int | None = None,
+    on_bad_sweep: OnBadSweep = "raise",
+    seed: int = 0,
+    guidance: float = 1.0,
+    steps: int = 10,
+    data: str = "",
+    track: Track = silent,
+) -> ScoreFile:
+    """Score a forecaster on drives by name.
+
+    setting: "1s" or "3s"; protocol: `Protocol()` by default; every, limit: put into the protocol where given.
+    on_bad_sweep: "raise" stops at the first sweep that cannot be read, "skip" leaves out the windows that touch one.
+    data: how the score file names the data. ProtocolError where the data has no complete window.
+    """
+    if on_bad_sweep not in ("raise", "skip"):
+        raise UsageError(f"--on-bad-sweep must be raise or skip, got {on_bad_sweep!r}")
+    protocol = (protocol or Protocol()).with_changes(every=every, limit=limit)
+    started, forecasting = time.monotonic(), 0.0
+    windows = _windows(dataset, setting, protocol)
+    tally = Tally(parity=protocol.parity)
+    for window in windows:
+        tally.not_scored(NO_FUTURE, frame_rule(dataset[window.drive], setting).n_out - len(window.future))
+    scorable = [window for window in windows if window.future]
+    drives = CachedDrives(dataset, capacity=_span(scorable))
+
+    for window in track(scorable, f"{forecaster.name}, {setting}", total=len(scorable)):
+        drive = drives[window.drive]
+        if on_bad_sweep == "skip" and not drives.readable(window):
+            tally.not_scored(BAD_SWEEP, len(window.future))
+            continue
+        clip = read_clip(drive, window)
+        truth = [true_frame(clip, i, protocol) for i in range(len(clip.future))]
+        before = time.monotonic()
+        forecast = _forecast(forecaster, clip, truth, guidance=guidance, steps=steps, seed=seed)
+        forecasting += time.monotonic() - before
+        for i, frame in enumerate(truth):
+            _score(tally, protocol, clip, forecast, frame, i)
+
+    if tally.frames_scored == 0:
+        raise ProtocolError(f"no frame could be scored: {tally.reasons()}")
+    return tally.score_file(
+        protocol=protocol,
+        model=forecaster.name,
+        data=data or ", ".join(dataset),
+        drives=list(dataset),
+        setting=setting,
+        skipped=drives.skipped(),
+        options={
+            "seed": seed, "guidance": guidance, "steps": steps, "every": protocol.every, "limit": protocol.limit,
+            "on_bad_sweep": on_bad_sweep,
+        },
+        seconds=time.monotonic() - started,
+        seconds_forecasting=forecasting,
+    )  # fmt: skip
+
+
+def _windows(dataset: Mapping[str, Drive], setting: str, protocol: Protocol) -> list[Window]:
+    if not dataset:
+        raise UsageError("there is no drive to evaluate on; look at --data, --drives and --split")
+    windows = protocol_windows(dataset, setting)
+    if not any(window.complete for window in windows):
+        shown = [explain_missing(drive, setting) for _, drive in zip(range(8), dataset.values(), strict=False)]
+        more = [f"and {len(dataset) - 8} more drives"] if len(dataset) > 8 else []
+        raise ProtocolError(f"no drive has a complete window of the {setting} setting: " + "; ".join([*shown, *more]))
+    windows = windows[:: protocol.every]
+    if protocol.limit is None:
+        return windows
+    with_future = [window for window in windows if window.future]
+    return with_future[: protocol.limit]
+
+
+def _span(windows: list[Window]) -> int:
+    """How many sweeps lie between the first and the last frame of a window: what consecutive windows can share."""
+    return max((w.future[-1] - w.past[0] + 1 for w in windows), default=1)
+
+
+def _forecast(
+    forecaster: Forecaster, clip: Clip, truth: list[TrueFrame], *, guidance: float, steps: int, seed: int
+) -> Forecast:
+    rays = [frame.rays for frame in truth]
+    where = f"{forecaster.name} on drive {clip.drive}, reference frame {clip.past_frames[-1]}"
+    try:
+        forecast = forecaster.forecast(clip.past, clip.future_poses, rays, guidance=guidance, steps=steps, seed=seed)
+    except ForecastError as error:
+        raise ForecastError(f"{where}: {error}") from error
+    if forecast.depths is None or len(forecast.sweeps) != len(rays) or len(forecast.depths) != len(rays):
+        depths = None if forecast.depths is None else len(forecast.depths)
+        raise ForecastError(
+            f"{where}: asked for {len(rays)} frames with a depth for each given ray, got {len(forecast.sweeps)} sweeps "
+            f"and depths for {depths} frames"
+        )
+    return forecast
+
+
+def _score(tally: Tally, protocol: Protocol, clip: Clip, forecast: Forecast, frame: TrueFrame, index: int) -> None:
+    if len(frame.rays) == 0:
+        tally.not_scored(NO_RAYS)
+        return
+    assert forecast.depths is not None
+    predicted, depths = forecast.sweeps[index].points, np.asarray(forecast.depths[index])
+    try:
+        detailed = _detailed_score(protocol, frame, predicted, depths)
+    except (ForecastError, UsageError) as error:
+        raise ForecastError(
+            f"drive {clip.drive}, reference frame {clip.past_frames[-1]}, future frame {clip.future_frames[index]} "
+            f"(horizon {index + 1}): {error}"
+        ) from error
+    if not protocol.parity and not detailed.score.scored:
+        tally.not_scored(EMPTY_ROI)
+        return
+    times = (clip.reference.timestamp_ns, clip.future[index].timestamp_ns)
+    tally.add(clip.drive, index + 1, times, detailed)
+
+
+def _detailed_score(
+    protocol: Protocol, frame: TrueFrame, predicted_points: FloatArray, predicted_depths: FloatArray
+) -> DetailedScore:
+    """Score one frame; its prediction is in the future frame's own lidar frame."""
+    scoring_from_future, roi = frame.scoring_from_future, protocol.roi
+    answers: FloatArray | None = predicted_depths
+    if protocol.pairing == "nearest":
+        scoring_from_future, roi = se3.compose(_NUSCENES_FROM_OURS, scoring_from_future), _turned(roi)
+        if _lies_on(frame, predicted_points, predicted_depths):
+            answers = None  # rows answer rays: the points say it all
+    return score_frame_detailed(
+        se3.transform_points(scoring_from_future, predicted_points),
+        se3.transform_points(scoring_from_future, frame.points),
+        frame.origin_in(scoring_from_future),
+        roi,
+        protocol.pairing,
+        protocol.parity,
+        predicted_depths=answers,
+        clamp=protocol.clamp,
+    )
+
+
+def _lies_on(frame: TrueFrame, points: FloatArray, depths: FloatArray) -> bool:
+    same_rows = len(points) == len(frame.rays) == len(depths)
+    return same_rows and bool(np.allclose(points, frame.rays.points_at(depths), atol=1e-2, equal_nan=True))
+
+
+def _turned(roi: FloatArray) -> FloatArray:
+    """The box in nuScenes' axes: x' = -y, y' = x."""
+    xmin, ymin, zmin, xmax, ymax, zmax = roi
+    return np.array([-ymax, xmin, zmin, -ymin, xmax, zmax])

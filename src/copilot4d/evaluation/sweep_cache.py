@@ -1,0 +1,68 @@
+"""Drives that remember their newest reads: consecutive windows share most of their sweeps."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from copilot4d.datasets.windows import Window
+from copilot4d.errors import DataError
+from copilot4d.evaluation.scores import SkippedSweep
+from copilot4d.geometry import Drive, Sweep
+
+MAX_SWEEPS = 96  # about 150 MB of a 64-beam lidar
+
+
+class CachedDrives:
+    """The drives of a data set, each read through one shared cache of the `capacity` sweeps used last."""
+
+    def __init__(self, dataset: Mapping[str, Drive], capacity: int) -> None:
+        self._dataset = dataset
+        self._capacity = min(max(capacity, 1), MAX_SWEEPS)
+        self._drives: dict[str, Drive] = {}
+        self._sweeps: OrderedDict[tuple[str, int], Sweep] = OrderedDict()
+        self._bad: dict[tuple[str, int], tuple[DataError, list[int]]] = {}
+
+    def __getitem__(self, name: str) -> Drive:
+        if name not in self._drives:
+            drive = self._dataset[name]
+            self._drives[name] = replace(drive, read=self._cached(name, drive.read))
+        return self._drives[name]
+
+    def _cached(self, name: str, read: Callable[[int], Sweep]) -> Callable[[int], Sweep]:
+        def cached_read(frame: int) -> Sweep:
+            key = (name, frame)
+            if key in self._bad:
+                raise self._bad[key][0]
+            if key not in self._sweeps:
+                try:
+                    self._sweeps[key] = read(frame)
+                except DataError as error:
+                    self._bad[key] = (error, [])
+                    raise
+                while len(self._sweeps) > self._capacity:
+                    self._sweeps.popitem(last=False)
+            self._sweeps.move_to_end(key)
+            return self._sweeps[key]
+
+        return cached_read
+
+    def readable(self, window: Window) -> bool:
+        """Whether all sweeps of a window can be read; those that cannot are noted."""
+        drive, whole = self[window.drive], True
+        for index in (*window.past, *window.future):
+            try:
+                drive[index]
+            except DataError:
+                frame = index if drive.frames is None else int(drive.frames[index])
+                self._bad[window.drive, frame][1].append(window.reference)
+                whole = False
+        return whole
+
+    def skipped(self) -> list[SkippedSweep]:
+        """The sweeps that could not be read, in order, each with the windows that were left out for it."""
+        return [
+            SkippedSweep(drive=drive, frame=frame, message=str(error), references=references)
+            for (drive, frame), (error, references) in sorted(self._bad.items(), key=lambda item: item[0])
+        ]

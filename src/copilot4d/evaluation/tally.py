@@ -1,0 +1,87 @@
+"""`Tally`: collects the scores of single frames into those of a data set."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from copilot4d.evaluation.frame_score import METRICS, DetailedScore, FrameScore
+from copilot4d.evaluation.pooled_median import PooledMedian
+from copilot4d.evaluation.protocol import Protocol
+from copilot4d.evaluation.scores import HorizonScore, ScoreFile
+
+
+class Tally:
+    """Frames in, one `ScoreFile` out: unweighted means over all frames, the same per horizon, pooled medians."""
+
+    def __init__(self, *, parity: bool) -> None:
+        self._parity = parity
+        self._scores: dict[int, list[FrameScore]] = defaultdict(list)  # by horizon
+        self._seconds_ahead: dict[int, list[float]] = defaultdict(list)
+        self._references: set[tuple[str, int]] = set()
+        self._reasons: Counter[str] = Counter()
+        self._frames = hashlib.sha256()
+        self._l1, self._absrel = PooledMedian(), PooledMedian()
+
+    def add(self, drive: str, horizon: int, times_ns: tuple[int, int], detailed: DetailedScore) -> None:
+        """One scored frame: its horizon (1 is the first), the times of its reference frame and of itself."""
+        reference_ns, future_ns = times_ns
+        self._scores[horizon].append(detailed.score)
+        self._seconds_ahead[horizon].append((future_ns - reference_ns) * 1e-9)
+        self._references.add((drive, reference_ns))
+        self._frames.update(f"{drive} {reference_ns} {future_ns}\n".encode())
+        self._l1.add(detailed.roi_l1[np.isfinite(detailed.roi_l1)])
+        self._absrel.add(detailed.roi_absrel[np.isfinite(detailed.roi_absrel)])
+
+    def not_scored(self, reason: str, frames: int = 1) -> None:
+        """Frames of the protocol that have no score, and why."""
+        if frames:
+            self._reasons[reason] += frames
+
+    @property
+    def frames_scored(self) -> int:
+        """How many (reference, future frame) pairs have a score."""
+        return sum(map(len, self._scores.values()))
+
+    def reasons(self) -> str:
+        """Why frames have no score, for messages."""
+        return "; ".join(f"{count} frames: {reason}" for reason, count in self._reasons.items()) or "there are none"
+
+    def score_file(self, *, protocol: Protocol, **about: Any) -> ScoreFile:
+        """All that was added, with what the caller knows about the run."""
+        every_score = [score for scores in self._scores.values() for score in scores]
+        return ScoreFile(
+            protocol=protocol.name,
+            protocol_hash=protocol.hash,
+            protocol_rules=protocol.rules,
+            frames_scored=self.frames_scored,
+            frames_not_scored=sum(self._reasons.values()),
+            not_scored_because=dict(self._reasons),
+            metrics=self._means(every_score),
+            per_horizon=[
+                HorizonScore(
+                    horizon=horizon,
+                    seconds_ahead=float(np.mean(self._seconds_ahead[horizon])),
+                    frames_scored=len(scores),
+                    metrics=self._means(scores),
+                )
+                for horizon, scores in sorted(self._scores.items())
+            ],
+            references=len(self._references),
+            frames_hash=self._frames.hexdigest()[:12],
+            pooled={"roi_l1_median": self._l1.value(), "roi_absrel_median": self._absrel.value()},
+            **about,
+        )
+
+    def _means(self, scores: Sequence[FrameScore]) -> dict[str, float]:
+        return {metric: self._mean(metric, scores) for metric in METRICS}
+
+    def _mean(self, metric: str, scores: Sequence[FrameScore]) -> float:
+        values = np.array([getattr(score, metric) for score in scores])
+        if self._parity and metric.startswith("roi_"):  # frames without a ray in the ROI are skipped there
+            values = values[~np.isnan(values)]
+        return float(values.mean()) if len(values) else float("nan")

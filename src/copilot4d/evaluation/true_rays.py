@@ -1,0 +1,55 @@
+"""The true rays of a future frame: what a forecast is asked for, and what it is scored against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from copilot4d.evaluation.protocol import Protocol
+from copilot4d.geometry import Clip, Rays, intersect_box, se3
+from copilot4d.geometry.se3 import FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrueFrame:
+    """The rays of one future frame that enter the ROI before their return, in that frame's own lidar frame."""
+
+    rays: Rays
+    points: NDArray[np.float32]  # (N, 3) the returns
+    one_origin: bool  # all rays start at the frame's own origin
+    scoring_from_future: FloatArray  # (4, 4)
+
+    def origin_in(self, frame_from_future: FloatArray) -> FloatArray:
+        """(3,), or (N, 3) where a sweep merges several lidars: where the rays start, seen from another frame."""
+        if self.one_origin:
+            return frame_from_future[:3, 3]
+        return se3.transform_points(frame_from_future, self.rays.origins)
+
+
+def true_frame(clip: Clip, index: int, protocol: Protocol) -> TrueFrame:
+    """The true rays of the clip's future frame `index`; the ROI lies in the protocol's frame of scoring."""
+    sweep = clip.future[index]
+    scoring_from_future = clip.reference_from(sweep) if protocol.scoring_frame == "reference" else np.eye(4)
+    rays, depths = sweep.rays()
+    keep = _enters(rays, depths, sweep.points, scoring_from_future, protocol.roi)
+    return TrueFrame(
+        rays=rays[keep],
+        points=sweep.points[keep],
+        one_origin=sweep.origins is None,
+        scoring_from_future=scoring_from_future,
+    )
+
+
+def _enters(
+    rays: Rays, depths: FloatArray, points: FloatArray, scoring_from_future: FloatArray, roi: FloatArray
+) -> NDArray[np.bool_]:
+    """(N,) whether a ray meets the ROI no later than its return. A ray that starts inside does at once."""
+    origins = rays.origins if len(rays) == 0 or (rays.origins != rays.origins[0]).any() else rays.origins[:1]
+    seen = se3.transform_points(scoring_from_future, np.asarray(origins, dtype=np.float64))
+    if ((seen >= roi[:3]) & (seen <= roi[3:])).all():
+        return np.isfinite(depths)
+    segment = intersect_box(rays.transformed(scoring_from_future), roi)
+    with np.errstate(invalid="ignore"):
+        return segment.hits & (segment.entry <= depths)
