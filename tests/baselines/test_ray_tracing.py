@@ -30,7 +30,7 @@ def test_recovers_the_depths_of_a_still_world_to_the_beam_spacing(still_world: D
     past, future = [still_world[i] for i in range(5)], still_world[7]
     rays, true_m = future.rays()
     error = np.abs(predicted(past, future) - true_m)
-    # Beams are half a degree apart: on the ground, 1.73 m below, that moves a depth d by up to d^2 / 1.73 times as much.
+    # Beams are half a degree apart: on the ground, 1.73 m below, that moves a depth d by up to d^2 / 1.73 times it.
     # Ground nearer than 8 m may lie in the disc below the car that no past sweep has seen.
     spacing = np.deg2rad(26 / 47)
     ground = np.abs(rays.points_at(true_m)[:, 2] + 1.73) < 0.01
