@@ -48,7 +48,7 @@ def read_bin(path: Path, columns: Sequence[str] = KITTI_COLUMNS) -> PointFile:
                 found=f"{size} bytes, {size % row} too many", remedy=COPY_AGAIN,
             )  # fmt: skip
         values = np.empty(size // 4, dtype="<f4")
-        got = file.readinto(values.view(np.uint8)) if size else 0  # numpy.fromfile would also open the file twice
+        got = file.readinto(values.data.cast("B")) if size else 0  # numpy.fromfile would also open the file twice
     if got != size:
         raise damaged(path, f"{size} bytes of points", f"only {got} bytes could be read")
     squares = float(np.dot(values, values))  # one pass over all columns; NaN and infinity survive it
@@ -123,7 +123,7 @@ def write_npz(path: Path, fields: Mapping[str, Array]) -> None:
         arrays["intensity"] = fields["intensity"]
     if ORIGIN_NAMES[0] in fields:
         arrays["origins"] = np.stack([fields[name] for name in ORIGIN_NAMES], axis=1)
-    np.savez(path, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+    np.savez(path, allow_pickle=False, **arrays)
 
 
 def _from_rows(path: Path, rows: Array, names: tuple[str, ...], known_finite: bool = False) -> PointFile:

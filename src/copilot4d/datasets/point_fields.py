@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,8 @@ class PointFile:
 def from_fields(path: Path, fields: Mapping[str, Array]) -> PointFile:
     """Named columns -> PointFile. Names are matched without regard to case; others than USED_NAMES are ignored."""
     by_name = {name.lower(): values for name, values in fields.items()}
-    missing = [name for name in "xyz" if name not in by_name]
-    if missing:
-        raise DataError(
-            path, "columns", expected="x, y and z", found=f"{', '.join(fields) or 'none'} (no {', '.join(missing)})",
-            remedy="name the columns of the positions x, y and z",
-        )  # fmt: skip
+    if any(name not in by_name for name in "xyz"):
+        raise missing_columns(path, fields)
     intensity = next((by_name[name] for name in INTENSITY_NAMES if name in by_name), None)
     has_origins = all(name in by_name for name in ORIGIN_NAMES)
     return PointFile(
@@ -61,9 +57,43 @@ def damaged(path: Path, what: str, error: Exception | str) -> DataError:
     return DataError(path, "points", expected=what, found=f"a damaged file: {found}", remedy=COPY_AGAIN)
 
 
+def missing_columns(path: Path, names: Iterable[str]) -> DataError:
+    """The DataError for a file without x, y or z among its columns."""
+    found = ", ".join(list(names)[:20]) or "no columns"
+    return DataError(
+        path, "columns", expected="x, y and z", found=found, remedy="name the columns of the positions x, y and z"
+    )
+
+
 def _stack(fields: Mapping[str, Array], names: tuple[str, ...]) -> NDArray[np.float32]:
     stacked = np.empty((len(fields[names[0]]), len(names)), dtype=np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         for k, name in enumerate(names):
             stacked[:, k] = fields[name]
     return stacked
+
+
+def binary_rows(path: Path, content: bytes, start: int, dtype: np.dtype[np.void], count: int) -> Array:
+    """(count,) records from `start` on; the file may be longer, not shorter."""
+    needed, there = count * dtype.itemsize, len(content) - start
+    if there < needed:
+        raise damaged(path, f"{count} points of {dtype.itemsize} bytes", f"{there} bytes where {needed} were promised")
+    return np.frombuffer(content, dtype, count, start) if count else np.empty(0, dtype)
+
+
+def ascii_rows(path: Path, lines: list[bytes], names: list[str], count: int) -> dict[str, Array]:
+    """`count` lines of numbers, one per name, as columns."""
+    kept = [line for line in lines if line.strip()][:count]
+    if len(kept) < count:
+        raise damaged(path, f"{count} lines of points", f"{len(kept)} lines")
+    words = [line.split() for line in kept]
+    wrong = next((k for k, row in enumerate(words) if len(row) != len(names)), None)
+    if wrong is not None:
+        raise damaged(
+            path, f"{len(names)} numbers in each line", f"{len(words[wrong])} in line {wrong + 1} of the points"
+        )
+    try:
+        values = np.array(words, dtype="S").astype(np.float64).reshape(count, len(names))
+    except ValueError as error:
+        raise damaged(path, "numbers", error) from error
+    return {name: values[:, k] for k, name in enumerate(names)}

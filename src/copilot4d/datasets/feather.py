@@ -1,0 +1,83 @@
+"""Sweeps in .feather files (Arrow IPC): columns x, y, z, and where there, intensity, origin_x, origin_y, origin_z."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.ipc
+from numpy.typing import NDArray
+
+from copilot4d.datasets.point_fields import (
+    INTENSITY_NAMES,
+    ORIGIN_NAMES,
+    USED_NAMES,
+    Array,
+    PointFile,
+    damaged,
+    missing_columns,
+)
+from copilot4d.errors import DataError
+
+_POSITIONS = ("x", "y", "z")
+
+
+def read_feather(path: Path) -> PointFile:
+    """The points of one file; only the columns that are used are read and uncompressed.
+
+    The arrays (N, 3) come in column order: the file has whole columns, and to weave them into rows costs more.
+    """
+    try:
+        with pa.OSFile(str(path)) as source:
+            table = _read_table(path, source)
+            table.validate()
+            batches = table.to_batches()
+    except (pa.ArrowException, ValueError, KeyError, NotImplementedError, MemoryError) as error:
+        raise damaged(path, "a whole .feather file (version 2)", error) from error
+    names, rows = table.column_names, table.num_rows
+    intensity = next((name for name in INTENSITY_NAMES if name in names), None)
+    return PointFile(
+        points=_columns(batches, _POSITIONS, rows),
+        intensity=None if intensity is None else _columns(batches, (intensity,), rows)[:, 0],
+        origins=_columns(batches, ORIGIN_NAMES, rows) if all(name in names for name in ORIGIN_NAMES) else None,
+    )
+
+
+def write_feather(path: Path, fields: Mapping[str, Array]) -> None:
+    """Version 2, one float32 column per field, lz4 where this pyarrow has it."""
+    table = pa.table({name: pa.array(np.ascontiguousarray(values)) for name, values in fields.items()})
+    compression = "lz4" if pa.Codec.is_available("lz4") else "uncompressed"
+    pa.feather.write_feather(table, str(path), compression=compression, chunksize=max(1, table.num_rows))
+
+
+def _read_table(path: Path, source: pa.NativeFile) -> pa.Table:
+    reader = pa.ipc.open_file(source)
+    schema = reader.schema
+    if any(name not in schema.names for name in _POSITIONS):
+        raise missing_columns(path, schema.names)
+    indices = [k for k, name in enumerate(schema.names) if name in USED_NAMES]
+    for k in indices:
+        if not (pa.types.is_floating(schema.types[k]) or pa.types.is_integer(schema.types[k])):
+            raise DataError(
+                path, f"column {schema.names[k]}", expected="numbers", found=f"the type {schema.types[k]}",
+                remedy="write plain numbers",
+            )  # fmt: skip
+    if len(indices) == len(schema.names):
+        return reader.read_all()
+    source.seek(0)
+    return pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=indices)).read_all()
+
+
+def _columns(batches: list[pa.RecordBatch], names: tuple[str, ...], rows: int) -> NDArray[np.float32]:
+    """(rows, len(names)) float32. Values that are null become NaN, which the check of the whole file reports."""
+    columns = np.empty((len(names), rows), dtype=np.float32)
+    start = 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for batch in batches:
+            for k, name in enumerate(names):
+                columns[k, start : start + batch.num_rows] = batch.column(name).to_numpy(zero_copy_only=False)
+            start += batch.num_rows
+    return columns.T
