@@ -1,0 +1,154 @@
+"""`copilot4d evaluate`: score a model or a baseline on a data set by the field's protocol."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.table import Table
+
+from copilot4d.cli.console import console, next_step, track
+from copilot4d.cli.score_table import COLUMNS, cell
+from copilot4d.datasets import Dataset, open_dataset
+from copilot4d.errors import UsageError
+from copilot4d.evaluation import Protocol, ScoreFile, evaluate_dataset
+from copilot4d.forecast import load_forecaster
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Score a model or a baseline on a data set by the field's protocol.
+
+    Every window of the setting goes through the model; what it found stands in one JSON file with the protocol's name
+    and hash. Example:
+
+        copilot4d evaluate --model ray_tracing --data path/to/kitti --drives 08 --setting 1s --out scores.json
+    """
+
+    model: str
+    """A baseline's name (copy_last, ray_tracing), or a model's folder."""
+    data: Path
+    """The data set; its format is recognised."""
+    setting: Literal["1s", "3s"]
+    """How far to forecast: the protocol's two settings."""
+    out: Path
+    """Where to write the scores (JSON)."""
+    drives: tuple[str, ...] = ()
+    """Only these drives, by name."""
+    split: str | None = None
+    """Only the drives of this split: train, val or test."""
+    protocol: Literal["4docc", "vidar", "evalkit"] = "4docc"
+    """The convention: 4docc (the paper's), vidar, or evalkit (the AV2 challenge)."""
+    roi_half: float | None = None
+    """Half the ROI's width in metres. By default the convention's own: 70, or 51.2 for vidar."""
+    every: int = 1
+    """Score only each n-th reference frame."""
+    limit: int | None = None
+    """Score only so many reference frames, the first ones."""
+    parity: bool = False
+    """Keep what the public 4D-Occ code does with odd input (docs/scoring.md)."""
+    on_bad_sweep: Literal["raise", "skip"] = "raise"
+    """Stop at a sweep that cannot be read, or leave out the windows that touch it and list them."""
+    seed: int = 0
+    """For models that draw at random."""
+    guidance: float = 1.0
+    """Classifier-free guidance, for models that have it."""
+    steps: int = 10
+    """Sampling steps, for models that have them."""
+
+
+def run(options: Options) -> int:
+    """Run the verb."""
+    protocol = Protocol(
+        convention=options.protocol,
+        roi_half_m=options.roi_half,
+        every=options.every,
+        limit=options.limit,
+        parity=options.parity,
+    )
+    check_writable(options.out)
+    forecaster = load_forecaster(options.model)
+    dataset = choose_drives(open_dataset(options.data), options.drives, options.split)
+    scores = evaluate_dataset(
+        forecaster,
+        dataset,
+        setting=options.setting,
+        protocol=protocol,
+        on_bad_sweep=options.on_bad_sweep,
+        seed=options.seed,
+        guidance=options.guidance,
+        steps=options.steps,
+        data=f"{dataset.format}: {options.data}",
+        track=track,
+    )
+    scores.write(options.out)
+    show(scores)
+    console.print(f"\nWrote {options.out}", markup=False, highlight=False)
+    next_step(next_command(options))
+    return 0
+
+
+def next_command(options: Options) -> str:
+    """Compare with the other baseline's scores where they lie beside, or make them by the same rules."""
+    other = "copy_last" if options.model != "copy_last" else "ray_tracing"
+    beside = options.out.with_name(f"{other}.json")
+    if beside.exists() and beside != options.out:
+        return f"copilot4d compare {options.out} {beside}"
+    words = ["copilot4d evaluate --model", other, "--data", options.data, "--setting", options.setting]
+    words += ["--drives", *options.drives] if options.drives else []
+    given: dict[str, object] = {"split": options.split, "roi-half": options.roi_half, "limit": options.limit}
+    given["every"] = options.every if options.every != 1 else None
+    given["protocol"] = options.protocol if options.protocol != "4docc" else None
+    words += [word for name, value in given.items() if value is not None for word in (f"--{name}", value)]
+    words += ["--parity"] if options.parity else []
+    return " ".join(map(str, [*words, "--out", beside]))
+
+
+def check_writable(out: Path) -> None:
+    """Hours of work must not end at a folder that cannot be written: look first."""
+    if out.is_dir():
+        raise UsageError(f"--out {out} is a folder; name the file to write, e.g. {out / 'scores.json'}")
+    folder = next(parent for parent in (out.parent, *out.parent.parents) if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"--out {out} cannot be written: {folder} is not a folder that you may write to")
+    if out.exists():
+        ScoreFile.read(out)  # an older score file may be replaced; anything else is not ours to overwrite
+
+
+def choose_drives(dataset: Dataset, drives: tuple[str, ...], split: str | None) -> Dataset:
+    """The drives that the options name."""
+    if split is not None:
+        dataset = dataset.split(split)
+    return dataset.select(drives) if drives else dataset
+
+
+def show(scores: ScoreFile) -> None:
+    """Print the scores as tables: over all frames, and per horizon."""
+    title = f"{scores.model}, {scores.setting}, {scores.protocol} ({scores.protocol_hash})"
+    table = Table(title=title, title_justify="left")
+    table.add_column("ahead")
+    table.add_column("frames", justify="right")
+    for column in COLUMNS:
+        table.add_column(column.title, justify="right")
+    for row in scores.per_horizon:
+        values = [cell(row.metrics, column) for column in COLUMNS]
+        table.add_row(f"{row.seconds_ahead:.1f} s", str(row.frames_scored), *values)
+    table.add_section()
+    table.add_row("all", str(scores.frames_scored), *(cell(scores.metrics, column) for column in COLUMNS), style="bold")
+    console.print(table)
+    pooled = {name: f"{value:.3f}" for name, value in scores.pooled.items()}
+    console.print(
+        f"{scores.references} reference frames of {len(scores.drives)} drives in {scores.seconds:.0f} s "
+        f"({scores.seconds_forecasting:.0f} s forecasting). Medians over all rays inside the ROI: "
+        f"L1 {pooled['roi_l1_median']} m, AbsRel {100 * scores.pooled['roi_absrel_median']:.2f} %",
+        highlight=False,
+    )
+    for reason, count in scores.not_scored_because.items():
+        console.print(f"not scored: {count} frames: {reason}", markup=False, highlight=False)
+    for sweep in scores.skipped:
+        console.print(
+            f"skipped: drive {sweep.drive}, frame {sweep.frame} ({len(sweep.references)} windows): {sweep.message}",
+            markup=False, highlight=False,
+        )  # fmt: skip
