@@ -85,3 +85,11 @@ def test_no_rays_and_bad_rays() -> None:
     assert nearest_in_angle(np.array([[4.0, 0, 0]]), none).ranges_m.shape == (0, 1)
     with pytest.raises(ForecastError, match="finite"):
         nearest_in_angle(np.array([[4.0, 0, 0]]), rays_from([0, 0, 0], np.full(3, np.nan)))
+
+
+def test_a_handicap_counts_like_an_angle_at_a_right_angle() -> None:
+    points = np.stack([unit(3) * 5, unit(5) * 9])
+    rays = rays_from([0, 0, 0], unit(0))
+    for handicap_deg, expected in ((3.9, 5), (4.1, 9)):  # 3, 4, 5: hypot(3, 4) against 5
+        match = nearest_in_angle(points, rays, handicaps=np.deg2rad([handicap_deg, 0]))
+        np.testing.assert_allclose(match.ranges_m, [[expected]], rtol=1e-6)

@@ -11,6 +11,7 @@ import pytest
 from copilot4d import load_forecaster
 from copilot4d.baselines import BASELINES
 from copilot4d.errors import ForecastError, UsageError
+from copilot4d.forecast import continue_motion
 from copilot4d.forecaster import Forecaster
 from copilot4d.geometry import Rays, Sweep, se3
 from tests.support.scenes import make_drive
@@ -83,3 +84,18 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 def test_a_folder_without_a_known_model_says_so(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"is a folder.*no model.*copy_last"):
         load_forecaster(tmp_path)
+
+
+def test_motion_goes_on_round_the_bend() -> None:
+    # 1 m forward and 90 degrees left at each step: the four corners of a square, for ever.
+    step = se3.from_yaw(np.pi / 2, (1, 0, 0))
+    start = se3.from_yaw(0.3, (600_000, 5_000_000, 7))
+    future = continue_motion(np.stack([start, se3.compose(start, step)]), 3)
+    np.testing.assert_allclose(future[0], se3.compose(start, step, step), atol=1e-9)
+    np.testing.assert_allclose(future[2], start, atol=1e-8)
+    assert se3.rigidity_error(future).max() < 1e-12
+
+
+def test_motion_from_one_pose_stands_still_and_none_is_none() -> None:
+    np.testing.assert_allclose(continue_motion(se3.from_yaw(1, (1, 2, 3))[None], 2), [se3.from_yaw(1, (1, 2, 3))] * 2)
+    assert continue_motion(se3.identity((2,)), 0).shape == (0, 4, 4)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from copilot4d.baselines import RayTracing
+from copilot4d.errors import UsageError
 from copilot4d.geometry import Drive, Rays, Sweep, rays_through, se3
 from tests.support.scenes import make_drive
 
@@ -78,3 +79,34 @@ def test_without_rays_the_newest_sweeps_directions_are_the_beams(still_world: Dr
     asked = RayTracing().forecast(past, pose[None], [beams])
     np.testing.assert_array_equal(forecast.sweeps[0].points, asked.sweeps[0].points)
     assert forecast.sweeps[0].origins is None
+
+
+def moving_car() -> list[Sweep]:
+    """A car side seen 10 m ahead in the older sweep, 14 m ahead in the newer one, by beams that interleave."""
+    azimuth = np.deg2rad(np.arange(-5, 5, 0.2))
+
+    def side(offset_deg: float, range_m: float) -> np.ndarray:
+        a = azimuth + np.deg2rad(offset_deg)
+        return (np.stack([np.cos(a), np.sin(a), np.zeros_like(a)], axis=1) * range_m).astype(np.float32)
+
+    old = Sweep(points=side(0.0, 10), world_from_lidar=se3.identity(), timestamp_ns=0)
+    return [old, Sweep(points=side(0.1, 14), world_from_lidar=se3.identity(), timestamp_ns=1)]
+
+
+def test_age_decides_between_points_of_almost_one_angle() -> None:
+    past = moving_car()
+    rays, _ = rays_through(past[0].points.astype(float), np.zeros(3))  # exactly where the older sweep looked
+
+    def mean_depth(age_deg: float) -> float:
+        depths = RayTracing(age_deg=age_deg).forecast(past, se3.identity()[None], [rays]).depths
+        assert depths is not None
+        return float(depths[0].mean())
+
+    assert mean_depth(0.0) == pytest.approx(10)  # literal: nearest in angle, however old
+    assert mean_depth(0.05) == pytest.approx(10)  # 0.05 degrees older is still nearer than 0.1 degrees off
+    assert mean_depth(0.2) == pytest.approx(14)
+
+
+def test_age_cannot_be_negative() -> None:
+    with pytest.raises(UsageError, match="at least 0"):
+        RayTracing(age_deg=-0.1)

@@ -31,9 +31,13 @@ class AngularMatches(NamedTuple):
     ranges_m: NDArray[np.float32]  # (R, K) from the ray's origin to the point
 
 
-def nearest_in_angle(points: FloatArray, rays: Rays, neighbours: int = 1) -> AngularMatches:
+def nearest_in_angle(
+    points: FloatArray, rays: Rays, neighbours: int = 1, *, handicaps: FloatArray | None = None
+) -> AngularMatches:
     """(N, 3) points and R rays in one frame -> the `neighbours` points nearest to each ray in angle.
 
+    handicaps: (N,) radians >= 0, how far off a point counts in addition to its angle: the nearest by
+    sqrt(chord^2 + handicap^2), which is then what `chords` holds.
     Points that coincide with a ray's origin have no direction and are never chosen, nor are points that are not finite.
     """
     if not (np.isfinite(rays.origins).all() and np.isfinite(rays.directions).all()):
@@ -52,8 +56,11 @@ def nearest_in_angle(points: FloatArray, rays: Rays, neighbours: int = 1) -> Ang
         if len(seen) < len(points):
             offsets, distance = offsets[seen], distance[seen]
         count = min(neighbours, len(seen))
-        tree = KDTree(offsets / distance[:, None])
-        chord, found = tree.query(directions[members], k=count)
+        units, queries = offsets / distance[:, None], directions[members]
+        if handicaps is not None:  # one more coordinate, in which every ray is at 0
+            units = np.column_stack([units, np.asarray(handicaps, dtype=np.float32)[seen]])
+            queries = np.column_stack([queries, np.zeros(len(queries), dtype=np.float32)])
+        chord, found = KDTree(units).query(queries, k=count)
         found = found.reshape(-1, count).astype(np.int64)
         indices[members, :count] = seen[found]
         chords[members, :count] = chord.reshape(-1, count)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from copilot4d.baselines.angular import nearest_in_angle
 from copilot4d.baselines.deterministic import newest_with_points, same_futures
+from copilot4d.errors import UsageError
 from copilot4d.forecaster import Forecast, check_forecast_input, future_timestamps
 from copilot4d.geometry import Rays, Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
@@ -20,9 +21,17 @@ class RayTracing:
     Each ray takes the range of the gathered point that is nearest to it in angle. Without rays, the directions of the
     newest sweep's own points stand for the sensor's beams. `guidance`, `steps` and `seed` change nothing: there is
     nothing to sample.
+
+    age_deg: how many degrees further off a point counts for each sweep that it is older than the newest. At 0, the
+    published definition, a car that moves leaves a trail of all its past places; a small age_deg thins it out.
     """
 
     name: str = "ray_tracing"
+
+    def __init__(self, *, age_deg: float = 0.0) -> None:
+        if not 0 <= age_deg < np.inf:
+            raise UsageError(f"RayTracing(age_deg) must be at least 0 degrees, got {age_deg}")
+        self.age_deg = age_deg
 
     def forecast(
         self,
@@ -40,16 +49,34 @@ class RayTracing:
         world_from_future = np.asarray(future_poses, dtype=np.float64)
         world_from_reference = past[-1].world_from_lidar
         gathered = gather(past, world_from_reference)  # (N, 3) in the reference frame
+        handicaps = self._handicaps(past)
         asked = rays if rays is not None else [newest_with_points(past).rays()[0]] * len(world_from_future)
         sweeps, depths = [], []
         for pose, its_rays, timestamp_ns in zip(
             world_from_future, asked, future_timestamps(past, len(world_from_future)), strict=True
         ):
             future_from_reference = se3.relative_motion(pose, world_from_reference)
-            depth = nearest_in_angle(se3.transform_points(future_from_reference, gathered), its_rays).ranges_m[:, 0]
+            seen = se3.transform_points(future_from_reference, gathered)
+            depth = nearest_in_angle(seen, its_rays, handicaps=handicaps).ranges_m[:, 0]
             sweeps.append(_sweep_on(its_rays, depth, pose, timestamp_ns))
             depths.append(depth)
         return same_futures(sweeps, None if rays is None else depths, futures)
+
+    def _handicaps(self, past: Sequence[Sweep]) -> FloatArray | None:
+        """(N,) radians, one per gathered point."""
+        if self.age_deg == 0:
+            return None
+        ages = np.arange(len(past))[::-1]
+        return np.repeat(np.deg2rad(self.age_deg) * ages, [len(sweep) for sweep in past])
+
+
+class RecentRayTracing(RayTracing):
+    """`ray_tracing` that trusts newer sweeps a little more (docs/baselines.md has the measurement)."""
+
+    name: str = "ray_tracing_recent"
+
+    def __init__(self, *, age_deg: float = 0.05) -> None:
+        super().__init__(age_deg=age_deg)
 
 
 def gather(past: Sequence[Sweep], world_from_reference: FloatArray) -> NDArray[np.float32]:

@@ -99,6 +99,13 @@ def protocol_windows(drives: Mapping[str, Drive], setting: str, *, every: int = 
     return windows[::every]
 
 
+def window_at(drive: Drive, reference: int, setting: str) -> Window:
+    """The window of any frame, also of one that is no reference of the protocol (0 <= reference < len(drive))."""
+    if not 0 <= reference < len(drive):
+        raise UsageError(f"drive {drive.name} has frames 0..{len(drive) - 1}, not {reference}")
+    return _window(drive.name, reference, _slots(drive), frame_rule(drive, setting))
+
+
 def read_clip(drive: Drive, window: Window) -> Clip:
     """Read the sweeps of a window, without the returns from the ego vehicle's own body."""
     return Clip(

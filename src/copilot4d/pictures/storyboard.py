@@ -68,7 +68,7 @@ class Look:
         return panel(rows, heading=heading, legend=Legend.of_height(self.z_range), background=self.background)
 
 
-NO_TRUTH = "the log ends here:\nno true sweep"
+NO_TRUTH = "the log has\nno true sweep here"
 
 
 def clock(time_s: float) -> str:
@@ -123,4 +123,6 @@ def forecast_film(story: Story, look: Look | None = None) -> Iterator[Image]:
 
 
 def _heading(story: Story) -> str:
-    return " · ".join(part for part in (story.heading, f"forecast by {story.model}" if story.model else "") if part)
+    model = f"forecast by {story.model}" if story.model else ""
+    drawn = any(frame.path is not None for frame in (*story.past, *story.truth, *story.forecast))
+    return " · ".join(part for part in (story.heading, model, "pink line: the ego's way" if drawn else "") if part)

@@ -1,0 +1,109 @@
+"""`copilot4d forecast`: predict the sweeps that follow a moment of a drive, and write them."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from copilot4d.cli.console import console, next_step, track
+from copilot4d.cli.forecast_files import prepare_folder, write_description, write_pictures, write_sweeps
+from copilot4d.cli.forecast_moment import Moment, Route, choose_moment, plan_route
+from copilot4d.datasets import open_dataset
+from copilot4d.datasets.windows import frame_rule
+from copilot4d.forecast import load_forecaster
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Predict the sweeps that follow a moment of a drive, and write one point file per future frame.
+
+    Example: copilot4d forecast --model ray_tracing --data kitti --drive 08 --frame 120 --out forecast --pictures
+
+    The forecast sees the past sweeps and the ego's future poses, never the future sweeps. Poses come from the log;
+    where it ends, the ego goes on at constant velocity; --future-poses asks what if it went elsewhere.
+    """
+
+    model: str
+    """A baseline's name (copy_last, ray_tracing), or a model's folder."""
+    data: Path
+    """A data set: KITTI, nuScenes, Argoverse 2, or an own folder of sweeps. The format is recognised."""
+    out: Path
+    """The folder to write into."""
+    drive: str | None = None
+    """Which drive. By default the first that has a complete moment."""
+    frame: int | None = None
+    """The newest sweep that the forecast may see, counted from 0. By default the first with a whole past and future."""
+    setting: Literal["1s", "3s"] = "1s"
+    """The protocol's setting: how many frames, and how far apart."""
+    format: Literal["ply", "bin", "npz"] = "ply"
+    """The point files: .ply opens in most viewers, .bin is KITTI's, .npz keeps everything."""
+    pictures: bool = False
+    """Also draw past, truth and forecast: forecast.png, forecast.gif, forecast.mp4."""
+    future_poses: Path | None = None
+    """The ego's way, world_from_lidar in the log's world: KITTI text, a line per future frame, or a TUM trajectory."""
+    on_bad_sweep: Literal["raise", "skip"] = "raise"
+    """skip: go on without past sweeps that cannot be read, and list them."""
+    guidance: float = 1.0
+    """Strength of classifier-free guidance; baselines ignore it."""
+    steps: int = 10
+    """Sampling steps per frame; baselines ignore it."""
+    seed: int = 0
+    """Of the random draws; baselines draw none."""
+
+
+def run(options: Options) -> int:
+    """Forecast, write, and say what was written."""
+    forecaster = load_forecaster(options.model)
+    dataset = open_dataset(options.data)
+    moment = choose_moment(dataset, options.drive, options.frame, options.setting, options.on_bad_sweep)
+    route = plan_route(moment, options.setting, options.future_poses)
+    _say_what_is_forecast(options, moment, route)
+    prepare_folder(options.out)
+    forecast = forecaster.forecast(
+        moment.past, route.world_from_lidar, guidance=options.guidance, steps=options.steps, seed=options.seed
+    )
+    paths = write_sweeps(options.out, forecast, options.format, track)
+    pictures = []
+    if options.pictures:
+        pictures = write_pictures(options.out, moment, route, forecast, forecaster.name, track)
+    description = write_description(
+        options.out, moment, route, forecast, paths,
+        model=forecaster.name, data=str(options.data), setting=options.setting,
+        options={"guidance": options.guidance, "steps": options.steps, "seed": options.seed, "format": options.format},
+    )  # fmt: skip
+    for path, sweep, timestamp_ns in zip(paths, forecast.sweeps, route.timestamps_ns, strict=True):
+        after_s = (int(timestamp_ns) - moment.past[-1].timestamp_ns) * 1e-9
+        _say(f"  {path}  {after_s:+.1f} s, {len(sweep)} points")
+    for other in (description, *pictures):
+        _say(f"  {other}")
+    for reason in moment.skipped:
+        _say(f"skipped: {reason}")
+    next_step(
+        shlex.join(
+            ["copilot4d", "evaluate", "--model", options.model, "--data", str(options.data),
+             "--drives", moment.drive.name, "--setting", options.setting, "--out", "scores.json"]
+        )
+    )  # fmt: skip
+    return 0
+
+
+def _say_what_is_forecast(options: Options, moment: Moment, route: Route) -> None:
+    seen, wanted = len(moment.past), frame_rule(moment.drive, options.setting).n_in
+    _say(
+        f"{options.model} forecasts {len(route.sources)} sweeps of drive {moment.drive.name} after frame "
+        f"{moment.past_frames[-1]}, from {seen} past sweep{'' if seen == 1 else 's'}"
+        + ("" if seen == wanted else f" (the {options.setting} setting has {wanted})")
+    )
+    if (onwards := route.sources.count("constant velocity")) > 0:
+        _say(
+            f"The log has no sweep for the last {onwards} of these (it ends there, or sweeps are missing): the ego's "
+            "motion is continued at constant velocity."
+        )
+    if "file" in route.sources:
+        _say(f"The ego's future poses come from {options.future_poses}; the log's own future is no truth for them.")
+
+
+def _say(words: str) -> None:
+    console.print(words, markup=False, highlight=False)

@@ -1,0 +1,137 @@
+"""What `copilot4d forecast` leaves on disk: a point file per future frame, forecast.json, pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from copilot4d.cli.forecast_moment import Moment, Route
+from copilot4d.datasets.point_files import write_points
+from copilot4d.errors import DataError, UsageError
+from copilot4d.evaluation import chamfer
+from copilot4d.forecaster import Forecast
+from copilot4d.geometry import Sweep, se3
+from copilot4d.pictures import Frame, Look, Story, forecast_film, forecast_strip, write_gif, write_mp4, write_png
+from copilot4d.progress import Track
+
+JSON_NAME = "forecast.json"
+FORMATS = ("ply", "bin", "npz")
+
+
+def prepare_folder(out: Path) -> None:
+    """Make the folder. Point files of an earlier forecast are removed: theirs and the new ones must not mix."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out} is a file; name a folder")
+    out.mkdir(parents=True, exist_ok=True)
+    if (out / JSON_NAME).exists():
+        for suffix in FORMATS:
+            for stale in out.glob(f"future_[0-9][0-9].{suffix}"):
+                stale.unlink()
+        (out / JSON_NAME).unlink()
+
+
+def write_sweeps(out: Path, forecast: Forecast, format: str, track: Track) -> list[Path]:
+    """One file per future frame, each in its own lidar frame."""
+    paths = [out / f"future_{k + 1:02d}.{format}" for k in range(len(forecast.sweeps))]
+    for path, sweep in track(list(zip(paths, forecast.sweeps, strict=True)), "writing sweeps"):
+        write_points(path, sweep.points, sweep.intensity, sweep.origins)
+    return paths
+
+
+def write_description(
+    out: Path, moment: Moment, route: Route, forecast: Forecast, paths: list[Path], **named: Any
+) -> Path:
+    """forecast.json: what was forecast from what, with which options, and where it lies."""
+    reference_ns = moment.past[-1].timestamp_ns
+    description = {
+        **named,
+        "drive": moment.drive.name,
+        "frame_convention": "points in each future frame's own lidar frame: x forward, y left, z up, metres",
+        "reference_frame": moment.past_frames[-1],
+        "past": [
+            {
+                "frame": frame,
+                "timestamp_ns": sweep.timestamp_ns,
+                "world_from_lidar": sweep.world_from_lidar.tolist(),
+            }
+            for frame, sweep in zip(moment.past_frames, moment.past, strict=True)
+        ],
+        "future": [
+            {
+                "file": path.name,
+                "points": len(sweep),
+                "time_s": round((int(timestamp_ns) - reference_ns) * 1e-9, 6),
+                "timestamp_ns": int(timestamp_ns),
+                "frame": frame,
+                "pose_from": source,
+                "world_from_lidar": pose.tolist(),
+            }
+            for path, sweep, timestamp_ns, frame, source, pose in zip(
+                paths, forecast.sweeps, route.timestamps_ns, route.frames, route.sources, route.world_from_lidar,
+                strict=True,
+            )
+        ],
+        "skipped": moment.skipped,
+    }  # fmt: skip
+    path = out / JSON_NAME
+    path.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def write_pictures(out: Path, moment: Moment, route: Route, forecast: Forecast, model: str, track: Track) -> list[Path]:
+    """A strip of all frames, and a film. The true sweeps are read for these alone."""
+    story = _story(moment, route, forecast, model)
+    strip = write_png(out / "forecast.png", forecast_strip(story, Look(size=360)))
+    count = len(story.past) + len(story.forecast)
+    film = list(track(forecast_film(story), "drawing", total=count))
+    fps = 1.0 / max(0.05, story.forecast[0].time_s)  # as fast as the world
+    return [strip, write_gif(out / "forecast.gif", film, fps=fps), write_mp4(out / "forecast.mp4", film, fps=fps)]
+
+
+def _story(moment: Moment, route: Route, forecast: Forecast, model: str) -> Story:
+    reference_ns = moment.past[-1].timestamp_ns
+    truths = list(_truths(moment, route))
+    way = np.concatenate([moment.past[-1].world_from_lidar[None], route.world_from_lidar])[:, :3, 3]
+    foreseen = [
+        Frame(
+            points=sweep.points,
+            time_s=(int(timestamp_ns) - reference_ns) * 1e-9,
+            note=f"Chamfer {chamfer(sweep.points, truths[k].points):.2f} m²" if k < len(truths) else "",
+        )
+        for k, (sweep, timestamp_ns) in enumerate(zip(forecast.sweeps, route.timestamps_ns, strict=True))
+    ]
+    return Story(
+        past=[
+            Frame(
+                points=sweep.points,
+                time_s=(sweep.timestamp_ns - reference_ns) * 1e-9,
+                path=se3.transform_points(se3.invert(sweep.world_from_lidar), way)
+                if sweep is moment.past[-1]
+                else None,
+            )
+            for sweep in moment.past
+        ],
+        truth=[
+            Frame(points=sweep.points, time_s=(int(timestamp_ns) - reference_ns) * 1e-9)
+            for sweep, timestamp_ns in zip(truths, route.timestamps_ns, strict=False)
+        ],
+        forecast=foreseen,
+        model=model,
+        heading=f"drive {moment.drive.name}, frame {moment.past_frames[-1]}",
+    )
+
+
+def _truths(moment: Moment, route: Route) -> Iterator[Sweep]:
+    """The true future sweeps, up to the first that the log lacks or that cannot be read (which is noted)."""
+    for frame in route.frames:
+        if frame is None:
+            return
+        try:
+            yield moment.drive[frame].without_box(moment.drive.ego_box)
+        except DataError as error:
+            moment.skipped.append(f"true sweep, for the pictures: {error}")
+            return
