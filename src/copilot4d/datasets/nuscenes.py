@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from copilot4d.datasets.dataset import Dataset
+from copilot4d.datasets.json_records import Record
 from copilot4d.datasets.nuscenes_splits import VERSION_SPLITS, split_of
 from copilot4d.datasets.nuscenes_tables import TABLES, SceneSweeps, read_scenes, read_sweeps
 from copilot4d.datasets.point_files import PointFile, read_points
@@ -26,6 +27,7 @@ COLUMNS = ("x", "y", "z", "intensity", "ring")  # of a .pcd.bin, float32
 # Returns from the ego vehicle: |x| <= 0.8, -1.5 <= y <= 2.5 in nuScenes' axes; here in ours, any height, closed.
 EGO_BOX = np.array([-1.5, -0.8, -np.inf, 2.5, 0.8, np.inf])
 
+_LATEST_US = 1 << 52  # in nanoseconds it still fits 64 bits
 _BARE_SWEEP = re.compile(r"(?P<log>.+)__LIDAR_TOP__(?P<timestamp_us>[0-9]{1,16})\.pcd\.bin")
 
 
@@ -51,7 +53,7 @@ def open(root: str | Path, sweeps: Literal["keyframes", "all"] = "keyframes") ->
     if not folders:
         return _open_bare(root)
     index = cache(lambda folder: read_sweeps(folder, keyframes_only=sweeps == "keyframes"))
-    scenes = {}
+    scenes: dict[str, tuple[Path, Record]] = {}
     for folder in folders:
         for name, record in read_scenes(folder).items():
             scenes.setdefault(name, (folder, record))  # the scenes of v1.0-mini are in v1.0-trainval too
@@ -122,7 +124,8 @@ def _bare_sweeps(path: Path) -> dict[str, list[tuple[int, Path]]]:
     """Log name -> (time in microseconds, file) of the sweeps that lie in a folder without any tables."""
     logs = defaultdict(list)
     for file in sorted(path.glob("*__LIDAR_TOP__*.pcd.bin")) if path.is_dir() else []:
-        if match := _BARE_SWEEP.fullmatch(file.name):
+        match = _BARE_SWEEP.fullmatch(file.name)
+        if match and int(match["timestamp_us"]) < _LATEST_US:
             logs[match["log"]].append((int(match["timestamp_us"]), file))
     return logs
 
@@ -147,4 +150,5 @@ def _open_bare(path: Path) -> Dataset:
         found = SceneSweeps(files=(file.name,), timestamps_ns=times, world_from_lidar=se3.identity((1,)), keyframes=1)
         return _drive(name, path, found, None)
 
-    return Dataset(format=FORMAT, root=path, names=tuple(logs), open_drive=open_drive)
+    names = tuple(logs)
+    return Dataset(format=FORMAT, root=path, names=names, open_drive=open_drive, names_without_poses=names)
