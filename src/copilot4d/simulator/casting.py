@@ -1,0 +1,254 @@
+"""Casting many rays into a street: one walk over a grid seen from above, with lists of primitives in its cells.
+
+The grid's coarse cells are two metres wide. A ray looks at the ground of a cell only where it dips below the cell's
+highest point. Moving things are given at the start and the end of the sweep; each ray meets them where they are at its
+own moment. Leaves, hedges and fences let light in: how deep is decided by a number that depends on the ray's key only.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from copilot4d.errors import UsageError
+from copilot4d.geometry.se3 import FloatArray
+from copilot4d.simulator.compiled import compiled
+from copilot4d.simulator.ground import CELL_M, COARSE, Ground
+from copilot4d.simulator.intersections import MISS, meet_box, meet_cylinder, meet_ellipsoid, meet_ground
+from copilot4d.simulator.materials import ASPHALT, column
+from copilot4d.simulator.random_numbers import mix, unit
+from copilot4d.simulator.shapes import BOX, CYLINDER
+
+GROUND_ID, NOTHING_ID = -1, -2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bodies:
+    """P primitives as arrays. `params` (P, 8): x, y, bottom, top, half_x, half_y, cos, sin."""
+
+    kind: NDArray[np.int64]
+    params: FloatArray
+    material: NDArray[np.int64]
+    owner: NDArray[np.int64]  # the object a primitive belongs to; for moving bodies, the row in the poses
+
+
+@dataclass(frozen=True, kw_only=True)
+class CastScene:
+    """All that rays can meet. Moving bodies are in their owner's frame; poses (A, 4) are x, y, z, yaw."""
+
+    ground: Ground
+    static: Bodies
+    static_cells: tuple[NDArray[np.int32], NDArray[np.int32]]  # (cells + 1,) starts, items
+    moving: Bodies
+    moving_cells: tuple[NDArray[np.int32], NDArray[np.int32]]
+    poses_start: FloatArray
+    poses_end: FloatArray
+    free_path_m: FloatArray  # (materials,)
+
+    def with_moving(self, moving: Bodies, poses_start: FloatArray, poses_end: FloatArray) -> CastScene:
+        """The same street with other moving bodies."""
+        cells = _cells_of_moving(self.ground, moving, poses_start, poses_end)
+        return replace(self, moving=moving, moving_cells=cells, poses_start=poses_start, poses_end=poses_end)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hits:
+    """What N rays met: depth (inf: nothing), owner (GROUND_ID, NOTHING_ID, a static object, or `moving_base` + row of
+    the poses), material, cosine of incidence.
+    """
+
+    depth: FloatArray
+    owner: NDArray[np.int64]
+    material: NDArray[np.int64]
+    cosine: FloatArray
+
+
+def make_scene(ground: Ground, static: Bodies) -> CastScene:
+    """A street without anything that moves."""
+    none = Bodies(
+        kind=np.zeros(0, np.int64), params=np.zeros((0, 8)), material=np.zeros(0, np.int64), owner=np.zeros(0, np.int64)
+    )
+    cells, poses = ground.top_m.shape[0] * ground.top_m.shape[1], np.zeros((0, 4))
+    return CastScene(
+        ground=ground,
+        static=static,
+        static_cells=_cells(ground, static.params[:, 0], static.params[:, 1], *_reach(static)),
+        moving=none,
+        moving_cells=(np.zeros(cells + 1, np.int32), np.zeros(0, np.int32)),
+        poses_start=poses,
+        poses_end=poses,
+        free_path_m=column("free_path_m"),
+    )
+
+
+def cast(
+    scene: CastScene, origins: FloatArray, directions: FloatArray, fractions: FloatArray, *, max_range_m: float,
+    key: int = 0, moving_base: int = 1_000_000, threads: int = 1,
+) -> Hits:  # fmt: skip
+    """Cast rays (N, 3) from world origins along unit directions; fractions (N,) in [0, 1] are moments of the sweep.
+
+    `key` 0 makes leaves opaque. The answer does not depend on the number of threads.
+    """
+    if max_range_m <= 0:
+        raise UsageError(f"rays need a positive range, got max_range_m={max_range_m}")
+    n = len(directions)
+    hits = Hits(depth=np.empty(n), owner=np.empty(n, np.int64), material=np.empty(n, np.int64), cosine=np.empty(n))
+    g = scene.ground
+    shared = (
+        g.origin, g.height_m, g.top_m, g.use, *_arrays(scene.static), *scene.static_cells, *_arrays(scene.moving),
+        *scene.moving_cells, scene.poses_start, scene.poses_end, scene.free_path_m,
+        float(max_range_m), np.uint64(key), moving_base,
+    )  # fmt: skip
+
+    def work(first: int, last: int) -> None:
+        _cast(first, last, origins, directions, fractions, *shared, hits.depth, hits.owner, hits.material, hits.cosine)
+
+    threads = min(threads, os.cpu_count() or 1)
+    if threads <= 1 or n < 2048:
+        work(0, n)
+    else:
+        bounds = np.linspace(0, n, 4 * threads + 1).astype(int)
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, bounds[:-1].tolist(), bounds[1:].tolist()))
+    return hits
+
+
+def _arrays(bodies: Bodies) -> tuple[Any, ...]:
+    return bodies.kind, bodies.params, bodies.material, bodies.owner
+
+
+def _reach(bodies: Bodies) -> tuple[FloatArray, FloatArray]:
+    """Half sizes of the upright bounding boxes along x and y."""
+    p = bodies.params
+    cos, sin = np.abs(p[:, 6]), np.abs(p[:, 7])
+    return cos * p[:, 4] + sin * p[:, 5], sin * p[:, 4] + cos * p[:, 5]
+
+
+def _cells(
+    ground: Ground, x: FloatArray, y: FloatArray, reach_x: FloatArray, reach_y: FloatArray
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    nx, ny = ground.top_m.shape
+    size = CELL_M * COARSE
+    low = np.stack([x - reach_x, y - reach_y], axis=-1) - ground.origin
+    high = np.stack([x + reach_x, y + reach_y], axis=-1) - ground.origin
+    first = np.clip(np.floor(low / size - 1e-6), 0, [nx - 1, ny - 1]).astype(np.int64)
+    last = np.clip(np.floor(high / size + 1e-6), 0, [nx - 1, ny - 1]).astype(np.int64)
+    outside = (high < 0).any(axis=-1) | (low > np.array([nx, ny]) * size).any(axis=-1)
+    return _fill_cells(first, last, outside, nx, ny)
+
+
+def _cells_of_moving(
+    ground: Ground, moving: Bodies, start: FloatArray, end: FloatArray
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    radius = np.hypot(moving.params[:, 4], moving.params[:, 5])
+    arm = np.hypot(moving.params[:, 0], moving.params[:, 1])
+    a, b = start[moving.owner, :2], end[moving.owner, :2]
+    middle, half = 0.5 * (a + b), 0.5 * np.abs(b - a) + (radius + arm)[:, None]
+    return _cells(ground, middle[:, 0], middle[:, 1], half[:, 0], half[:, 1])
+
+
+@compiled
+def _fill_cells(first: Any, last: Any, outside: Any, nx: Any, ny: Any) -> Any:
+    starts = np.zeros(nx * ny + 1, np.int32)
+    for p in range(len(first)):
+        if not outside[p]:
+            for i in range(first[p, 0], last[p, 0] + 1):
+                for j in range(first[p, 1], last[p, 1] + 1):
+                    starts[i * ny + j + 1] += 1
+    for c in range(nx * ny):
+        starts[c + 1] += starts[c]
+    items = np.empty(starts[nx * ny], np.int32)
+    cursor = starts[:-1].copy()
+    for p in range(len(first)):
+        if not outside[p]:
+            for i in range(first[p, 0], last[p, 0] + 1):
+                for j in range(first[p, 1], last[p, 1] + 1):
+                    items[cursor[i * ny + j]] = p
+                    cursor[i * ny + j] += 1
+    return starts, items
+
+
+@compiled
+def _meet(kind: Any, ox: Any, oy: Any, oz: Any, dx: Any, dy: Any, dz: Any, p: Any) -> Any:
+    if kind == BOX:
+        return meet_box(ox, oy, oz, dx, dy, dz, p)
+    if kind == CYLINDER:
+        return meet_cylinder(ox, oy, oz, dx, dy, dz, p)
+    return meet_ellipsoid(ox, oy, oz, dx, dy, dz, p)
+
+
+@compiled
+def _depth_inside(near: Any, far: Any, free_path: Any, key: Any, ray: Any, body: Any) -> Any:
+    """The depth of the return from a body: its surface, or somewhere inside if it is porous, or MISS."""
+    if free_path <= 0.0 or key == 0:
+        return near if near >= 0.0 else far
+    word = mix(key ^ mix(np.uint64(ray) * np.uint64(2654435761) + np.uint64(body)))
+    depth = max(near, 0.0) - np.log(1.0 - unit(word)) * free_path
+    return depth if depth <= far else MISS
+
+
+@compiled
+def _cast(
+    begin: Any, stop: Any, origins: Any, directions: Any, fractions: Any, corner: Any, height: Any, top: Any, use: Any,
+    kind: Any, params: Any, material: Any, owner: Any, starts: Any, items: Any,
+    m_kind: Any, m_params: Any, m_material: Any, m_owner: Any, m_starts: Any, m_items: Any,
+    pose_0: Any, pose_1: Any, free_path: Any, max_range: Any, key: Any, moving_base: Any,
+    out_depth: Any, out_owner: Any, out_material: Any, out_cosine: Any,
+) -> None:  # fmt: skip
+    nx, ny = top.shape
+    size = CELL_M * COARSE
+    placed = np.empty(8)
+    for r in range(begin, stop):
+        ox, oy, oz = origins[r, 0] - corner[0], origins[r, 1] - corner[1], origins[r, 2]
+        dx, dy, dz = directions[r, 0], directions[r, 1], directions[r, 2]
+        wx, wy = origins[r, 0], origins[r, 1]
+        best, who, what, cosine = max_range, NOTHING_ID, 0, 0.0
+        t = 0.0
+        i, j = int(np.floor(ox / size)), int(np.floor(oy / size))
+        while 0 <= i < nx and 0 <= j < ny and t < best:
+            tx = MISS if dx == 0.0 else ((i + (1 if dx > 0 else 0)) * size - ox) / dx
+            ty = MISS if dy == 0.0 else ((j + (1 if dy > 0 else 0)) * size - oy) / dy
+            leave = min(tx, ty)
+            cell = i * ny + j
+            for k in range(starts[cell], starts[cell + 1]):
+                b = items[k]
+                near, far, c = _meet(kind[b], wx, wy, oz, dx, dy, dz, params[b])
+                if near < best and far >= 0.0:
+                    depth = _depth_inside(near, far, free_path[material[b]], key, r, b)
+                    if 0.0 <= depth < best:
+                        best, who, what, cosine = depth, owner[b], material[b], c
+            for k in range(m_starts[cell], m_starts[cell + 1]):
+                b = m_items[k]
+                a, f = m_owner[b], fractions[r]
+                yaw = pose_0[a, 3] + f * (pose_1[a, 3] - pose_0[a, 3])
+                cos, sin = np.cos(yaw), np.sin(yaw)
+                lift = pose_0[a, 2] + f * (pose_1[a, 2] - pose_0[a, 2])
+                q = m_params[b]
+                placed[0] = pose_0[a, 0] + f * (pose_1[a, 0] - pose_0[a, 0]) + cos * q[0] - sin * q[1]
+                placed[1] = pose_0[a, 1] + f * (pose_1[a, 1] - pose_0[a, 1]) + sin * q[0] + cos * q[1]
+                placed[2], placed[3], placed[4], placed[5] = q[2] + lift, q[3] + lift, q[4], q[5]
+                placed[6], placed[7] = cos, sin
+                near, far, c = _meet(m_kind[b], wx, wy, oz, dx, dy, dz, placed)
+                if near < best and far >= 0.0:
+                    depth = near if near >= 0.0 else far
+                    if depth < best:
+                        best, who, what, cosine = depth, moving_base + a, m_material[b], c
+            end = min(leave, best)
+            if min(oz + t * dz, oz + end * dz) <= top[i, j]:
+                depth, c = meet_ground(ox, oy, oz, dx, dy, dz, t, end, height, CELL_M)
+                if depth < best:
+                    x, y = int((ox + depth * dx) / CELL_M), int((oy + depth * dy) / CELL_M)
+                    x, y = min(max(x, 0), use.shape[0] - 1), min(max(y, 0), use.shape[1] - 1)
+                    best, who, what, cosine = depth, GROUND_ID, ASPHALT + 2 - use[x, y], c
+            t = leave
+            if tx <= ty:
+                i += 1 if dx > 0 else -1
+            if ty <= tx:
+                j += 1 if dy > 0 else -1
+        out_depth[r] = best if who != NOTHING_ID else np.inf
+        out_owner[r], out_material[r], out_cosine[r] = who, what, cosine

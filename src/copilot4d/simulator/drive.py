@@ -1,0 +1,164 @@
+"""A simulation seen by a lidar: a lazy `Drive` that also knows the truth about every point and agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from copilot4d.errors import UsageError
+from copilot4d.geometry import Drive, Sweep, se3
+from copilot4d.geometry.se3 import FloatArray
+from copilot4d.simulator import random_numbers
+from copilot4d.simulator.agents import EGO_SHAPE
+from copilot4d.simulator.ground import Hills
+from copilot4d.simulator.lidar import MOVING_BASE, LabelledSweep, scan
+from copilot4d.simulator.roads import StreetOptions
+from copilot4d.simulator.sensors import LidarSensor, sensor_named
+from copilot4d.simulator.simulation import Simulation, start
+from copilot4d.simulator.street import moving_bodies
+
+MOVING_M_S = 0.2  # slower than this, a thing counts as standing
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepTruth:
+    """What is true of one sweep: per point, and per agent (agent 0 is the ego)."""
+
+    object_ids: NDArray[np.int32]  # (N,) -1 the ground, below MOVING_BASE a static object, else MOVING_BASE + agent
+    moving: NDArray[np.bool_]  # (N,) whether a point lies on something that moves (never the ego itself)
+    agent_poses: FloatArray  # (A, 4) x, y, z, yaw in the world
+    agent_speeds_m_s: FloatArray  # (A,)
+    agent_sizes_m: FloatArray  # (A, 3) length, width, height
+    agent_kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedDrive(Drive):
+    """A drive that the simulator made; `truth(i)` belongs to sweep i of this drive, also after slicing."""
+
+    read_truth: Callable[[int], SweepTruth] | None = field(default=None, repr=False)
+    plan: str = "keep"
+    moment_frame: int | None = None  # where a what-if plan began; frames up to it are the same for every plan
+
+    def truth(self, index: int) -> SweepTruth:
+        """The truth about one sweep."""
+        if self.read_truth is None:
+            raise UsageError(f"drive {self.name} was read without its truth; simulate it again to have it")
+        i = range(len(self))[index]
+        return self.read_truth(i if self.frames is None else int(self.frames[i]))
+
+
+def simulate_drive(
+    *, seed: int, sensor: str | LidarSensor = "mini32", seconds: float = 12.0, rate_hz: float | None = None,
+    options: StreetOptions | None = None, name: str | None = None, motion_compensated: bool = True, threads: int = 1,
+) -> SimulatedDrive:  # fmt: skip
+    """A drive through the street of a seed: the ego drives with the traffic. Sweeps are cast when asked for."""
+    if not seconds > 0:
+        raise UsageError(f"a drive needs a positive duration, got seconds={seconds}")
+    device = sensor_named(sensor)
+    simulation = start(seed, options).run(seconds + 0.05)
+    return drive_of(
+        simulation, device, name=name or f"{seed:06d}", rate_hz=rate_hz, end_s=seconds,
+        motion_compensated=motion_compensated, threads=threads,
+    )  # fmt: skip
+
+
+def drive_of(
+    simulation: Simulation, sensor: str | LidarSensor = "mini32", *, name: str, rate_hz: float | None = None,
+    start_s: float = 0.0, end_s: float | None = None, motion_compensated: bool = True, threads: int = 1,
+    moment_s: float | None = None, **properties: Any,
+) -> SimulatedDrive:  # fmt: skip
+    """What a lidar saw between two times of a simulation's past: sweeps at start_s, start_s + 1 / rate_hz, ..."""
+    device = sensor_named(sensor)
+    rate = device.rate_hz if rate_hz is None else rate_hz
+    if not 0 < rate <= device.rate_hz:
+        raise UsageError(
+            f"sensor {device.name} turns at {device.rate_hz} Hz; ask for a rate above 0 and up to that, got {rate}"
+        )
+    end = simulation.time_s if end_s is None else end_s
+    count = int(np.floor((end - start_s) * rate + 1e-6))
+    if count < 1:
+        raise UsageError(f"no sweep fits between {start_s} s and {end} s at {rate} Hz")
+    times = start_s + np.arange(count) / rate
+    poses = np.stack([_world_from_lidar(simulation, device, t) for t in times])
+    bodies = moving_bodies(list(simulation.people.shapes))
+    noise_key = random_numbers.key(simulation.street.seed, random_numbers.NOISE)
+
+    @lru_cache(maxsize=2)
+    def labelled(i: int) -> LabelledSweep:
+        half = 0.5 / device.rate_hz
+        before, after = times[i] - half, times[i] + half
+        scene = simulation.street.scene.with_moving(bodies, simulation.poses_at(before), simulation.poses_at(after))
+        stamp = round(times[i] * 1e9)
+        return scan(
+            scene, simulation.street.objects, device,
+            world_from_lidar_start=_world_from_lidar(simulation, device, before),
+            world_from_lidar_middle=poses[i],
+            world_from_lidar_end=_world_from_lidar(simulation, device, after),
+            timestamp_ns=stamp, key=random_numbers.key(noise_key, stamp), motion_compensated=motion_compensated,
+            threads=threads,
+        )  # fmt: skip
+
+    def read(i: int) -> Sweep:
+        return labelled(i).sweep
+
+    def read_truth(i: int) -> SweepTruth:
+        return _truth(simulation, labelled(i).object_ids, float(times[i]))
+
+    moment = None if moment_s is None else round((moment_s - start_s) * rate)
+    return SimulatedDrive(
+        name=name, world_from_lidar=poses, timestamps_ns=np.round(times * 1e9).astype(np.int64), read=read,
+        read_truth=read_truth, format="simulated", source=f"street of seed {simulation.street.seed}",
+        ego_box=ego_box(device), plan=simulation.plan.kind, moment_frame=moment, **properties,
+    )  # fmt: skip
+
+
+def ego_box(sensor: LidarSensor) -> FloatArray:
+    """(6,) in the lidar frame: the ego's body with a margin; returns inside it come from the ego."""
+    half_x, half_y = EGO_SHAPE.length_m / 2 + 0.15, EGO_SHAPE.width_m / 2 + 0.15
+    return np.array([
+        -half_x - sensor.mount_x_m, -half_y, -sensor.mount_z_m - 0.2,
+        half_x - sensor.mount_x_m, half_y, 0.2,
+    ])  # fmt: skip
+
+
+def _truth(simulation: Simulation, object_ids: NDArray[np.int32], time_s: float) -> SweepTruth:
+    step = int(np.clip(round(time_s / 0.05), 0, len(simulation.speeds_m_s) - 1))
+    speeds = simulation.speeds_m_s[step]
+    people = simulation.people
+    agent = object_ids - MOVING_BASE
+    moves = np.append(speeds > MOVING_M_S, False)  # the spare entry answers for everything that is no agent
+    moves[0] = False
+    return SweepTruth(
+        object_ids=object_ids,
+        moving=moves[np.where(agent >= 0, agent, -1)],
+        agent_poses=simulation.poses_at(time_s),
+        agent_speeds_m_s=speeds,
+        agent_sizes_m=np.array([[s.length_m, s.width_m, s.height_m] for s in people.shapes]),
+        agent_kinds=people.kinds,
+    )
+
+
+def _world_from_lidar(simulation: Simulation, sensor: LidarSensor, time_s: float) -> FloatArray:
+    x, y, _, yaw = simulation.poses_at(time_s)[0]
+    return lidar_pose(simulation.street.ground.hills, sensor, x, y, yaw)
+
+
+def lidar_pose(hills: Hills, sensor: LidarSensor, x: float, y: float, yaw: float) -> FloatArray:
+    """world_from_lidar of an ego that stands at (x, y) on the hills and looks along `yaw`."""
+    xy = np.array([x, y])
+    rise_x, rise_y = hills.slope(xy)
+    up = np.array([-rise_x, -rise_y, 1.0])
+    up /= np.linalg.norm(up)
+    forward = np.array([np.cos(yaw), np.sin(yaw), 0.0])
+    forward -= up * (forward @ up)
+    forward /= np.linalg.norm(forward)
+    rotation = np.stack([forward, np.cross(up, forward), up], axis=-1)
+    base = np.array([x, y, float(hills.at(xy))])
+    mount = rotation @ np.array([sensor.mount_x_m, 0.0, sensor.mount_z_m])
+    return se3.from_rotation_translation(rotation, base + mount)
