@@ -62,12 +62,9 @@ def test_within_grid(name):
     check(cropped, expected, {"chamfer": "chamfer_full", "chamfer_roi": "chamfer_roi", "l1_mean": "l1_mean"})
 
 
-@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize("name", [name for name in FRAMES if isinstance(EXPECTED[name].get("evalkit"), dict)])
 def test_evalkit(name):
-    expected = EXPECTED[name].get("evalkit")
-    if not isinstance(expected, dict):
-        pytest.skip(f"the evalkit has no value here: {expected}")
-    case = load(name)
+    case, expected = load(name), EXPECTED[name]["evalkit"]
     score = score_frame(
         case["pred_points"], case["gt_points"], case["origin"], case["roi"], "ray", True,
         predicted_depths=case["pred_depth"], clamp=False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -61,7 +61,7 @@ def run(options: Options) -> int:
 
 def differences(files: Sequence[tuple[Path, ScoreFile]]) -> list[str]:
     """What keeps scores apart, one line per file and kind; empty where they may be compared."""
-    kinds = {
+    kinds: dict[str, Callable[[ScoreFile], str]] = {
         "protocol": lambda s: f"{s.protocol} (hash {s.protocol_hash})",
         "setting": lambda s: s.setting,
         "data": lambda s: f"drives {', '.join(s.drives) or s.data}",

@@ -31,7 +31,7 @@ class ChamferPair(NamedTuple):
 
 class _Neighbours(NamedTuple):
     squared: FloatArray  # (N,) squared distance to the nearest point of the other cloud
-    index: NDArray[np.uint32]  # (N,) which point that is
+    row: NDArray[np.uint32]  # (N,) which point that is
 
 
 def chamfer(predicted_points: FloatArray, true_points: FloatArray) -> float:
@@ -107,7 +107,7 @@ def _cropped_mean(
 ) -> float:
     """mean over points in the box of the squared distance to the nearest of the others in the box."""
     squared = full.squared[points_in]
-    lost = ~others_in[full.index[points_in]]  # their nearest neighbour was cropped away
+    lost = ~others_in[full.row[points_in]]  # their nearest neighbour was cropped away
     if lost.any():
         squared[lost] = _nearest(points[points_in][lost], KDTree(others[others_in])).squared
     return float(squared.mean(dtype=np.float64))

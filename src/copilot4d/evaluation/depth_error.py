@@ -172,7 +172,7 @@ def nearest_depths(predicted_offsets: FloatArray, true_offsets: FloatArray) -> F
         return None
     ranges, angles = ranges[usable], _angles(predicted_offsets[usable])
     if len(true_angles) == 0:
-        return ranges[:0]
+        return np.zeros(0, dtype=np.float32)
 
     # Points in one direction become one entry, the first of them, so that a tie never fills all candidates.
     packed = np.ascontiguousarray(angles).view(np.uint64)[:, 0]
@@ -183,7 +183,7 @@ def nearest_depths(predicted_offsets: FloatArray, true_offsets: FloatArray) -> F
     candidates = np.sort(candidates.reshape(len(true_angles), count).astype(np.int64), axis=1)
     squared = ((distinct[candidates] - true_angles[:, None]) ** 2).sum(axis=-1)  # (N, count) float32, as 4D-Occ has it
     nearest = np.take_along_axis(candidates, squared.argmin(axis=1)[:, None], axis=1)[:, 0]
-    return ranges[first_row[nearest]]
+    return np.asarray(ranges[first_row[nearest]])
 
 
 def _angles(offsets: FloatArray) -> NDArray[np.float32]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,11 +109,6 @@ def score_frame_detailed(
     origin = _origin(origin, len(true_points))
     if pairing not in ("ray", "nearest"):
         raise UsageError(f"pairing must be 'ray' or 'nearest', got {pairing!r}")
-    if pairing == "ray" and predicted_depths is None and len(predicted_points) not in (0, len(true_points)):
-        raise UsageError(
-            f"pairing='ray' needs one predicted point per true ray: {len(predicted_points)} points for "
-            f"{len(true_points)} rays; give predicted_depths (one per ray), or use pairing='nearest'"
-        )
     if predicted_depths is not None:
         predicted_depths = np.asarray(predicted_depths)
         if predicted_depths.shape != (len(true_points),):
@@ -124,6 +119,11 @@ def score_frame_detailed(
         if len(true_points) == 0:
             return DetailedScore(NOT_SCORED, np.zeros(0), np.zeros(0))
         _refuse_odd_prediction(predicted_points, predicted_depths)
+    if pairing == "ray" and predicted_depths is None and len(predicted_points) not in (0, len(true_points)):
+        raise UsageError(
+            f"pairing='ray' needs one predicted point per true ray: {len(predicted_points)} points for "
+            f"{len(true_points)} rays; give predicted_depths (one per ray), or use pairing='nearest'"
+        )
 
     distance = chamfer_full_and_roi(predicted_points, true_points, roi)
     true_in_roi = inside_box(true_points, roi.astype(true_points.dtype))
@@ -162,7 +162,7 @@ def _ray_errors(
     true_in_roi: NDArray[np.bool_], pairing: Pairing, parity: bool, predicted_depths: FloatArray | None, clamp: bool,
 ) -> tuple[RayErrors | None, RayErrors | None]:  # fmt: skip
     """Errors of all rays, and of those that end in the ROI. None where there is no prediction to pair with."""
-    dtype = np.float32 if parity else np.float64
+    dtype: np.dtype[np.floating[Any]] = np.dtype(np.float32 if parity else np.float64)
     predicted, true, origin = predicted_points.astype(dtype), true_points.astype(dtype), origin.astype(dtype)
     rays, true_depths = rays_through(true, origin)
 

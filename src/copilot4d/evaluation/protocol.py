@@ -138,7 +138,7 @@ def protocol_by_name(name: str) -> Protocol:
     except ValueError:
         raise UsageError(f"{name!r}: the ROI's half width {match['half']!r} is not a number of metres") from None
     return Protocol(
-        convention=match["convention"],  # type: ignore[arg-type]
+        convention=match["convention"],
         roi_half_m=half,
         every=int(match["every"] or 1),
         limit=int(match["limit"]) if match["limit"] else None,
