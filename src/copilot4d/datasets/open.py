@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +33,6 @@ def _format(name: str, module: str, looks_like: str, poses_optional: bool = Fals
 
     def call(function: str) -> Callable[..., Any]:
         def imported(*args: Any, **options: Any) -> Any:
-            if importlib.util.find_spec(f"copilot4d.datasets.{module}") is None:
-                return None
             return getattr(importlib.import_module(f"copilot4d.datasets.{module}"), function)(*args, **options)
 
         return imported
@@ -108,7 +105,7 @@ def _missing(path: Path, resolved: Path) -> DataError:
     parent = next(folder for folder in resolved.parents if folder.is_dir())
     wanted = resolved.relative_to(parent).parts[0]
     near = difflib.get_close_matches(wanted, [entry.name for entry in parent.iterdir()], n=1)
-    hint = f"did you mean {parent / near[0]}?" if near else f"check the spelling; {parent} exists but has no {wanted}"
+    hint = f"did you mean {parent / near[0]}" if near else f"check the spelling; {parent} exists but has no {wanted}"
     return DataError(path, "data set", expected="a folder", found="nothing there", remedy=hint)
 
 

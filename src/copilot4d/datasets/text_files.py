@@ -55,10 +55,10 @@ def parse_floats(path: Path, field: str, number: int, words: list[str], count: i
     return values
 
 
-def parse_nanoseconds(path: Path, field: str, number: int, word: str) -> int:
-    """Seconds as decimal text -> whole nanoseconds, without the rounding of a float (Unix times need 19 digits)."""
+def parse_nanoseconds(path: Path, field: str, number: int, word: str, unit: str = "s") -> int:
+    """A time as decimal text -> whole nanoseconds, without the rounding of a float (Unix times need 19 digits)."""
     try:
-        return nanoseconds_from(word, "s")
+        return nanoseconds_from(word, unit)
     except ValueError as error:
         raise _not_a_number(path, field, number, word) from error
 

@@ -1,0 +1,164 @@
+"""When each sweep of an own-data drive was taken, and from where: sweeps, times and poses brought together.
+
+Poses in TUM format carry times, and each sweep gets the pose at its own time, interpolated. Poses in KITTI format carry
+none: the n-th line is the n-th sweep's.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from copilot4d.datasets.folder_config import FolderConfig
+from copilot4d.datasets.pose_files import TimedPoses, read_kitti_poses, read_tum_poses
+from copilot4d.datasets.text_files import check_increasing, nanoseconds_from, numbered_lines, parse_nanoseconds
+from copilot4d.errors import Copilot4dWarning, DataError
+from copilot4d.geometry import se3
+from copilot4d.geometry.se3 import FloatArray
+
+TIME_FILES = ("times.txt", "timestamps.txt")
+DEFAULT_RATE_HZ = 10.0
+_LONGEST_GAP_S = 1.0  # between two poses; a straight line across more is no pose
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """One entry per sweep, in order of time."""
+
+    order: NDArray[np.int64]  # (N,) which of the given files each sweep is
+    timestamps_ns: NDArray[np.int64]  # (N,) strictly increasing
+    poses: FloatArray  # (N, 4, 4) as the pose file has them: of its frame, in its units
+
+
+def read_timing(folder: Path, config: FolderConfig, paths: tuple[Path, ...], pose_file: Path | None) -> Timing:
+    """Times and poses of the sweep files, which are in natural order. No pose file: identity poses."""
+    pose_format = None if pose_file is None else config.pose_format or _guess_pose_format(pose_file)
+    if pose_file is not None and pose_format == "tum":
+        trajectory = read_tum_poses(pose_file)
+        times = _sweep_times(folder, config, paths)
+        if times is None:
+            _same_count(pose_file, len(trajectory.poses), paths)
+            return Timing(order=np.arange(len(paths)), timestamps_ns=trajectory.timestamps_ns, poses=trajectory.poses)
+        order, timestamps_ns = times
+        return Timing(order=order, timestamps_ns=timestamps_ns, poses=_poses_at(pose_file, trajectory, timestamps_ns))
+    order, timestamps_ns = _sweep_times(folder, config, paths) or _assumed_times(folder, paths)
+    if pose_file is None:
+        return Timing(order=order, timestamps_ns=timestamps_ns, poses=se3.identity((len(paths),)))
+    poses = read_kitti_poses(pose_file)
+    _same_count(pose_file, len(poses), paths)
+    return Timing(order=order, timestamps_ns=timestamps_ns, poses=poses)
+
+
+def _guess_pose_format(path: Path) -> str:
+    lines = numbered_lines(path, "poses")
+    count = len(lines[0][1].replace(",", " ").split()) if lines else 0
+    if count not in (8, 12):
+        raise DataError(
+            path, "poses", expected="8 numbers a line (TUM) or 12 (KITTI)", found=f"{count} in the first line",
+            remedy="write the poses in one of these formats",
+        )  # fmt: skip
+    return "tum" if count == 8 else "kitti"
+
+
+def _same_count(pose_file: Path, count: int, paths: tuple[Path, ...]) -> None:
+    if count != len(paths):
+        raise DataError(
+            pose_file, "poses", expected=f"a line for each of the {len(paths)} sweeps", found=f"{count} lines",
+            remedy="write one pose per sweep, or poses in TUM format and `timestamps:` in copilot4d.yaml",
+        )  # fmt: skip
+
+
+def _poses_at(pose_file: Path, trajectory: TimedPoses, timestamps_ns: NDArray[np.int64]) -> FloatArray:
+    """The trajectory at the sweeps' times; half an interval beyond its ends is allowed."""
+    if not len(trajectory.poses):
+        raise DataError(pose_file, "poses", expected="at least one pose", found="none", remedy="write the poses")
+    start_ns = int(trajectory.timestamps_ns[0])
+    pose_s = (trajectory.timestamps_ns - start_ns) * 1e-9  # relative: a float holds Unix times to 100 ns only
+    sweep_s = (timestamps_ns - start_ns) * 1e-9
+    steps_s = np.diff(pose_s)
+    margin_s = float(np.median(steps_s)) / 2 if len(steps_s) else 1e-6
+    outside = (sweep_s < -margin_s) | (sweep_s > pose_s[-1] + margin_s)
+    if outside.any():
+        at = int(np.argmax(outside))
+        raise DataError(
+            pose_file, "timestamps", expected=f"poses around each sweep's time (sweep {at}: {sweep_s[at]:.3f} s)",
+            found=f"poses from 0 to {pose_s[-1]:.3f} s, counted from the first ({start_ns} ns); "
+            f"{int(outside.sum())} sweeps lie outside", remedy="use one clock and one unit for sweeps and poses, or "
+            "leave out sweeps without poses",
+        )  # fmt: skip
+    if len(steps_s):
+        segment = np.clip(np.searchsorted(pose_s, sweep_s, side="right") - 1, 0, len(steps_s) - 1)
+        inside_gap = (steps_s[segment] > max(_LONGEST_GAP_S, 4 * margin_s)) & ~np.isin(sweep_s, pose_s)
+        if inside_gap.any():
+            at = int(np.argmax(inside_gap))
+            raise DataError(
+                pose_file, "timestamps", expected=f"poses at most {_LONGEST_GAP_S:g} s apart",
+                found=f"{steps_s[segment[at]]:.3f} s without a pose around sweep {at}",
+                remedy="restore the missing poses, or leave out the sweeps of that time",
+            )  # fmt: skip
+    return se3.interpolate_trajectory(pose_s, trajectory.poses, sweep_s)
+
+
+def _sweep_times(
+    folder: Path, config: FolderConfig, paths: tuple[Path, ...]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """(order, times) of the sweeps as the description says or the usual files tell; None where nothing tells."""
+    match config.timestamps:
+        case {"file": name, "unit": unit}:
+            return _times_from_file(folder / name, unit, paths)
+        case {"filename": unit}:
+            return _times_from_names(paths, unit)
+        case {"rate_hz": rate_hz}:
+            return np.arange(len(paths)), np.rint(np.arange(len(paths)) * (1e9 / rate_hz)).astype(np.int64)
+    usual = next((folder / name for name in TIME_FILES if (folder / name).is_file()), None)
+    if usual is not None:
+        return _times_from_file(usual, "s", paths)
+    if all(re.fullmatch(r"[0-9]{16,19}", path.stem) for path in paths):
+        return _times_from_names(paths, "us" if all(len(path.stem) == 16 for path in paths) else "ns")
+    if all(re.fullmatch(r"[0-9]{9,10}\.[0-9]+", path.stem) for path in paths):
+        return _times_from_names(paths, "s")
+    return None
+
+
+def _times_from_file(path: Path, unit: str, paths: tuple[Path, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    lines = numbered_lines(path, "timestamps")
+    if len(lines) != len(paths):
+        raise DataError(
+            path, "timestamps", expected=f"a line for each of the {len(paths)} sweeps", found=f"{len(lines)} lines",
+            remedy="write one time per sweep, in the order of the file names",
+        )  # fmt: skip
+    times = [parse_nanoseconds(path, "timestamps", number, text, unit) for number, text in lines]
+    timestamps_ns = np.array(times, dtype=np.int64)
+    check_increasing(path, timestamps_ns, [f"line {number}" for number, _ in lines])
+    return np.arange(len(paths)), timestamps_ns
+
+
+def _times_from_names(paths: tuple[Path, ...], unit: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    times = []
+    for path in paths:
+        number = re.search(r"[0-9]+(\.[0-9]+)?$", path.stem)  # lidar_1317042272.335 has its time at the end
+        try:
+            times.append(nanoseconds_from(number[0] if number else "", unit))
+        except ValueError as error:
+            raise DataError(
+                path, "file name", expected=f"a time in {unit} at the end of the name", found=path.name,
+                remedy="rename the file, or say otherwise under `timestamps:` in copilot4d.yaml",
+            ) from error  # fmt: skip
+    unordered = np.array(times, dtype=np.int64)
+    order = np.argsort(unordered, kind="stable")
+    check_increasing(paths[0].parent, unordered[order], [paths[k].name for k in order])
+    return order, unordered[order]
+
+
+def _assumed_times(folder: Path, paths: tuple[Path, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    warnings.warn(
+        f"{folder} does not tell when its sweeps were taken: assuming {DEFAULT_RATE_HZ:g} a second. "
+        "Write `timestamps: {rate_hz: ...}` in its copilot4d.yaml",
+        Copilot4dWarning, stacklevel=2,
+    )  # fmt: skip
+    return np.arange(len(paths)), np.rint(np.arange(len(paths)) * (1e9 / DEFAULT_RATE_HZ)).astype(np.int64)
