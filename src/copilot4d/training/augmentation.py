@@ -1,0 +1,86 @@
+"""Augmentation of lidar clips: a mirror in y and a turn about z, with poses that follow.
+
+Both keep a static world static: with `A` the change of each sweep's own frame, points become `A p` and poses become
+`B world_from_lidar A^-1`, where B mirrors the world too (poses must stay rigid motions) or is the identity (turn).
+After a turn the vehicle drives at an angle in its own frame, as if the lidar had been mounted turned.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from copilot4d.errors import UsageError
+from copilot4d.geometry import Clip, Drive, Sweep, se3
+from copilot4d.geometry.se3 import FloatArray
+
+MIRROR_Y = np.diag([1.0, -1.0, 1.0, 1.0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class AugmentationConfig:
+    """How much to augment: the chance of a mirror, and the largest turn to either side."""
+
+    mirror_probability: float = 0.5
+    max_yaw_deg: float = 180.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.mirror_probability <= 1:
+            raise UsageError(f"--mirror-probability must lie in [0, 1], got {self.mirror_probability}")
+        if not 0 <= self.max_yaw_deg <= 180:
+            raise UsageError(f"--max-yaw-deg must lie in [0, 180], got {self.max_yaw_deg}")
+
+    def draw(self, generator: np.random.Generator) -> Augmentation:
+        """One augmentation. The generator comes from a counter (`SampleKey.generator("augmentation")`)."""
+        mirror = bool(generator.random() < self.mirror_probability)
+        return Augmentation(mirror=mirror, yaw_rad=math.radians(self.max_yaw_deg) * float(generator.uniform(-1, 1)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augmentation:
+    """One augmentation, the same for all sweeps of a clip: mirror in y first, then a turn of the sensor's frame."""
+
+    mirror: bool = False
+    yaw_rad: float = 0.0  # points turn counter-clockwise, seen from above
+
+    @property
+    def augmented_from_lidar(self) -> FloatArray:
+        """(4, 4) the change of a sweep's own frame; with a mirror it is not a rigid motion."""
+        turn = se3.from_yaw(self.yaw_rad)
+        return turn @ MIRROR_Y if self.mirror else turn
+
+    def pose(self, world_from_lidar: FloatArray) -> FloatArray:
+        """(..., 4, 4) poses of the augmented sweeps: rigid, in the (possibly mirrored) world."""
+        lidar_from_augmented = np.linalg.inv(self.augmented_from_lidar)
+        augmented = world_from_lidar @ lidar_from_augmented
+        return MIRROR_Y @ augmented if self.mirror else augmented
+
+    def sweep(self, sweep: Sweep) -> Sweep:
+        """The augmented sweep."""
+        change = self.augmented_from_lidar
+        return replace(
+            sweep,
+            points=se3.transform_points(change, sweep.points),
+            origins=None if sweep.origins is None else se3.transform_points(change, sweep.origins),
+            world_from_lidar=self.pose(sweep.world_from_lidar),
+        )
+
+    def clip(self, clip: Clip) -> Clip:
+        """The augmented clip."""
+        past = tuple(self.sweep(s) for s in clip.past)
+        return replace(clip, past=past, future=tuple(self.sweep(s) for s in clip.future))
+
+    def drive(self, drive: Drive) -> Drive:
+        """The augmented drive, as lazy as the drive. Returns from the ego's own body are dropped before the turn,
+
+        because their box would no longer be aligned with the axes.
+        """
+        box = drive.ego_box
+        return replace(
+            drive,
+            world_from_lidar=self.pose(drive.world_from_lidar),
+            read=lambda frame: self.sweep(drive.read(frame).without_box(box)),
+            ego_box=None,
+        )

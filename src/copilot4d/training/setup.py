@@ -1,0 +1,138 @@
+"""How a run starts: the model with its first weights, or the checkpoint to go on from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from copilot4d.config import differences, to_mapping
+from copilot4d.errors import DataError, TrainingError, UsageError
+from copilot4d.training.checkpoint import Checkpoint, CheckpointStore, RunIdentity, open_checkpoint, read_tensors
+from copilot4d.training.counter import counter_seed
+from copilot4d.training.distributed import World, broadcast_module_state
+from copilot4d.training.precision import Precision, choose_precision
+from copilot4d.training.settings import TrainingConfig
+from copilot4d.training.state import load_model
+from copilot4d.training.task import TrainingTask
+
+
+def build_model(task: TrainingTask, config: TrainingConfig, world: World) -> nn.Module:
+    """Fresh weights that depend on the seed alone, the same on all ranks."""
+    torch.manual_seed(counter_seed(config.seed, "initial weights", 0))
+    model = task.build_model()
+    if config.parallel != "fully_shard":  # which moves its shards itself: the whole may not fit the device
+        model = model.to(world.device)
+    broadcast_module_state(model, world)
+    return model.train()
+
+
+def run_identity(task: TrainingTask, config: TrainingConfig) -> RunIdentity:
+    """What resuming demands to be the same: task, its config, recipe, seed, data."""
+    return RunIdentity(
+        task=task.name,
+        config={"recipe": to_mapping(config.recipe), "seed": config.seed, "task": dict(task.config())},
+        data_fingerprint=task.data_fingerprint(),
+        conventions=task.conventions(),
+    )
+
+
+def checkpoint_to_resume(
+    store: CheckpointStore, identity: RunIdentity, world: World
+) -> tuple[Checkpoint | None, int]:  # fmt: skip
+    """The newest intact checkpoint (on the first rank; None on the others) and its step (0: a new run)."""
+    found, trouble = None, ""
+    if world.is_first:
+        try:
+            found = store.newest()
+            if found is not None:
+                check_same_run(found, identity)
+        except (DataError, UsageError) as error:
+            if world.size == 1:
+                raise
+            trouble = str(error)
+    trouble = world.broadcast_json(trouble)
+    if trouble:
+        raise UsageError(trouble)
+    return found, int(world.broadcast_json(0 if found is None else found.step))
+
+
+def check_same_run(checkpoint: Checkpoint, identity: RunIdentity) -> None:
+    """Refuse to go on with another task, recipe, config or data than the checkpoint's."""
+    mine, other = identity.content(), checkpoint.content
+    keys = ("task", "config", "data_fingerprint", "conventions")
+    changed = differences({k: other.get(k) for k in keys}, {k: mine[k] for k in keys})
+    if changed:
+        raise UsageError(
+            f"{checkpoint.path} is from a run with other settings: {', '.join(changed)} differ. Use the run's own "
+            f"settings, or another --run with --init-from {checkpoint.path} to start anew from its weights"
+        )
+
+
+def agree_on_precision(
+    config: TrainingConfig, recorded: str | None, world: World, report: Callable[[str], None]
+) -> Precision:
+    """The first rank probes for all; a resumed run keeps its precision unless another one is asked for."""
+    choice: dict[str, str] = {}
+    if world.is_first:
+        wanted = config.precision
+        if wanted == "auto" and recorded in ("fp32", "bf16"):
+            choice = {"name": recorded, "reason": "as this run began"}
+        else:
+            try:
+                chosen = choose_precision(wanted, world.device)
+                choice = {"name": chosen.name, "reason": chosen.reason}
+            except UsageError as error:
+                if world.size == 1:
+                    raise
+                choice = {"error": str(error)}
+    choice = world.broadcast_json(choice)
+    if "error" in choice:
+        raise UsageError(choice["error"])
+    if recorded is not None and choice["name"] != recorded:
+        report(f"this run was trained in {recorded} so far and goes on in {choice['name']}")
+    report(f"precision {choice['name']}: {choice['reason']}")
+    return Precision(name="bf16" if choice["name"] == "bf16" else "fp32", reason=choice["reason"])
+
+
+def initialise_from(model: nn.Module, source: Path, world: World, report: Callable[[str], None]) -> None:
+    """Weights of a checkpoint, of a run's newest checkpoint, or of a pretrained folder; averaged ones where there are.
+
+    Step, moments and data order start anew: this is for fine-tuning.
+    """
+    tensors, trouble = None, ""
+    if world.is_first:
+        try:
+            tensors = weights_of(source)
+        except DataError as error:
+            if world.size == 1:
+                raise
+            trouble = str(error)
+    if trouble := world.broadcast_json(trouble):
+        raise TrainingError(trouble)
+    load_model(model, tensors, world, source)
+    report(f"starting from the weights of {source}")
+
+
+def weights_of(source: Path) -> dict[str, torch.Tensor]:
+    """Parameters and buffers in a run, checkpoint or pretrained folder."""
+    if (source / "checkpoints").is_dir():
+        newest = CheckpointStore(folder=source / "checkpoints").newest()
+        if newest is None:
+            raise DataError(source, "checkpoints", expected="an intact checkpoint", found="none",
+                            remedy="pass a run that has saved one")  # fmt: skip
+        return _averaged(newest)
+    if (source / "state.json").exists():
+        return _averaged(open_checkpoint(source))
+    if (source / "model.safetensors").is_file():
+        return read_tensors(source / "model.safetensors")
+    raise DataError(source, "weights", expected="a run, a checkpoint or a folder with model.safetensors",
+                    found="none of these",
+                    remedy="pass such a folder; pickled weights (.pt, .bin, .ckpt) are never read")  # fmt: skip
+
+
+def _averaged(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
+    tensors = checkpoint.tensors("model")
+    return {**tensors, **checkpoint.tensors("ema")} if checkpoint.has("ema") else tensors

@@ -1,0 +1,267 @@
+"""`Trainer`: the steps of a run, and what happens between them: logs, evaluations, pictures, checkpoints, faults."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+import torch
+
+from copilot4d.errors import Copilot4dError, TrainingError
+from copilot4d.training.checkpoint import CheckpointStore, RunIdentity
+from copilot4d.training.counter import StepCounter, counter_seed, slots_of
+from copilot4d.training.data import Batches, dead_worker, worker_died
+from copilot4d.training.distributed import World, check_ranks_agree
+from copilot4d.training.faults import STOP_SIGNALS, BadStep, StopSignals, bad_gradients, is_out_of_memory, out_of_memory
+from copilot4d.training.journal import Journal, LogRecord, Observer, Stopwatch
+from copilot4d.training.optimizer import learning_rate, set_learning_rate
+from copilot4d.training.parallel import Parallel
+from copilot4d.training.precision import Precision
+from copilot4d.training.sealed_folder import no_space_left
+from copilot4d.training.settings import TrainingConfig
+from copilot4d.training.state import TrainingState
+from copilot4d.training.task import StepContext, TrainingTask
+
+
+class Trainer:
+    """Carries a `TrainingState` from its step to the last one. Use it as a context: it owns loader workers and logs."""
+
+    def __init__(
+        self, *, task: TrainingTask, config: TrainingConfig, world: World, observer: Observer, state: TrainingState,
+        parallel: Parallel, precision: Precision, store: CheckpointStore, identity: RunIdentity,
+    ) -> None:  # fmt: skip
+        self.task, self.config, self.world, self.observer = task, config, world, observer
+        self.state, self.parallel, self.precision = state, parallel, precision
+        self.store, self.identity = store, identity
+        self.watch = Stopwatch()
+        self.batches = Batches(
+            task, world, seed=config.seed, batch=config.recipe.batch, accumulation=config.accumulation,
+            first_step=state.step, last_step=config.steps, workers=config.workers, prefetch=config.prefetch,
+        )  # fmt: skip
+        slots = slots_of(config.recipe.batch, world.size, world.rank, config.accumulation)
+        self._my_indices = tuple(i for part in slots for i in part)
+        self._journal: Journal | None = None
+        self._signals = StopSignals()
+        self._stop: int | None = None  # the signal that all ranks have heard of
+        self._saved_step = state.step if state.step else None
+        self._logged_step = state.step
+        self._recent: Mapping[str, torch.Tensor] = {}
+        self._numbers: Mapping[str, float] = {}
+        self._gradient_norm = 0.0
+
+    def __enter__(self) -> Trainer:
+        if self.world.is_first:
+            self._journal = Journal(
+                self.config.run, first_step=self.state.step, tensorboard=self.config.tensorboard
+            )  # fmt: skip
+        self.batches.__enter__()
+        self.watch.restart()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.batches.__exit__()
+        if self._journal is not None:
+            self._journal.close()
+
+    def run(self) -> int | None:
+        """Train to the end or to a stop signal, whose number is returned; saves in both cases."""
+        with self._signals, self._faults_explained():
+            while self.state.step < self.config.steps:
+                self.step()
+                self.between_steps()
+                if self.world.size == 1:
+                    self._stop = self._signals.received
+                if self._stop is not None:
+                    break
+            self.save()
+        return self._stop if self.state.step < self.config.steps else None
+
+    def step(self) -> None:
+        """One update: gradients of the global batch, clipping, check, AdamW, moving average, hooks."""
+        state, recipe = self.state, self.config.recipe
+        state.score = None  # it belonged to the weights before
+        counter = StepCounter(seed=self.config.seed, step=state.step, indices=self._my_indices)
+        context = StepContext(model=state.model, optimizer=state.optimizer, counter=counter, world=self.world)
+        # What draws from torch's global generator (dropout) depends on the step too, not on what came before.
+        torch.manual_seed(counter_seed(self.config.seed, "torch", state.step, self.world.rank))
+        self.task.before_step(context)
+        losses = self._accumulate_gradients()
+        norm = self.parallel.clip_gradients(recipe.clip_norm)
+        self._check_finite(losses, norm)
+        set_learning_rate(state.optimizer, learning_rate(recipe, state.step))
+        state.optimizer.step()
+        state.optimizer.zero_grad(set_to_none=True)
+        state.note_samples(state.step, recipe.batch, self.config.seed)
+        state.step += 1
+        if state.ema is not None:
+            state.ema.update(state.model, state.step)
+        self._numbers = self.task.after_step(context)
+        self._recent = losses
+
+    def _accumulate_gradients(self) -> dict[str, torch.Tensor]:
+        passes = self.config.accumulation
+        losses: dict[str, torch.Tensor] = {}
+        for i in range(passes):
+            batch = next(self.batches)
+            assert batch.step == self.state.step, f"the loader is at step {batch.step}, not {self.state.step}"
+            counter = StepCounter(seed=self.config.seed, step=batch.step, indices=batch.indices)
+            with self.parallel.gradients(synchronised=i == passes - 1):
+                with self.precision.autocast(self.world.device):
+                    parts = self.parallel.loss(batch.data, counter)
+                (parts["total"] / passes).backward()  # type: ignore[no-untyped-call]
+            for name, value in parts.items():
+                value = value.detach() / passes
+                losses[name] = losses[name] + value if name in losses else value
+        return losses
+
+    def _check_finite(self, losses: Mapping[str, torch.Tensor], norm: torch.Tensor) -> None:
+        total, self._gradient_norm = torch.stack([losses["total"].float(), norm.float()]).tolist()
+        finite = abs(total) + abs(self._gradient_norm) < float("inf")  # False for NaN
+        if not self._agree(bad=not finite):
+            return
+        bad = BadStep(
+            step=self.state.step,
+            seed=self.config.seed,
+            batch=self.config.recipe.batch,
+            indices=self._my_indices,
+            losses={name: float(value) for name, value in losses.items()},
+            gradient_norm=self._gradient_norm,
+            bad_gradients=bad_gradients(self.state.model),
+        )
+        raise bad.error(bad.write(self.config.run, self.task, self.world), self.last_checkpoint())
+
+    def _agree(self, *, bad: bool) -> bool:
+        """Whether the step is bad on any rank; in the same message, whether any rank was told to stop."""
+        signal = self._signals.received
+        if self.world.size == 1:
+            self._stop = signal
+            return bad
+        told = [signal == number for number in STOP_SIGNALS]
+        anyone = (self.world.sum(torch.tensor([bad, *told])) > 0).tolist()
+        self._stop = next((number for number, heard in zip(STOP_SIGNALS, anyone[1:], strict=True) if heard), None)
+        return bool(anyone[0])
+
+    def between_steps(self) -> None:
+        """Logs, evaluations, pictures and checkpoints that are due after the update just done."""
+        step, config = self.state.step, self.config
+        last = step == config.steps
+        if step % config.log_every == 0 or last or self._logged_step == 0:
+            self.log()
+        better = False
+        if config.evaluate_every is not None and (step % config.evaluate_every == 0 or last):
+            better = self.evaluate()
+        if config.pictures_every is not None and (step % config.pictures_every == 0 or last):
+            self.draw()
+        if step % config.save_every == 0 or better:
+            self.save()
+
+    def log(self) -> None:
+        """One line for people, one for machines."""
+        step, seconds = self.state.step, self.watch.seconds
+        done = step - self._logged_step
+        self.state.seconds += seconds
+        record = LogRecord(
+            step=step,
+            steps=self.config.steps,
+            losses=self.world.mean({n: float(v) for n, v in self._recent.items()}),
+            numbers=dict(self._numbers),
+            learning_rate=learning_rate(self.config.recipe, step - 1),
+            gradient_norm=self._gradient_norm,
+            samples_per_s=done * self.config.recipe.batch / seconds,
+            waiting=min(1.0, self.batches.waited_s / seconds),
+            eta_s=(self.config.steps - step) * seconds / done,
+        )
+        if self._journal is not None:
+            self._journal.log(record)
+        self.observer.on_log(record)
+        self._logged_step, self.batches.waited_s = step, 0.0
+        self.watch.restart()
+
+    def evaluate(self) -> bool:
+        """Score the (averaged) weights; True if this is the best so far."""
+        with self._looking_on():
+            scores = self.world.mean(self.task.evaluate(self.state.model, self.world))
+        value = scores.get(self.task.score) if self.task.score is not None else None
+        before = self.store.best_score() if self.world.is_first else None
+        best = value is not None and (before is None or self._signed(value) < before)
+        best = bool(self.world.broadcast_json(best))
+        self.state.score = None if value is None else self._signed(value)
+        if self._journal is not None and scores:
+            self._journal.scores(self.state.step, scores, best=best)
+        if scores:
+            shown = "  ".join(f"{n} {v:.5g}" for n, v in scores.items())
+            self.observer.on_message(f"step {self.state.step}: {shown}{'  (best so far)' if best else ''}")
+        return best
+
+    def draw(self) -> None:
+        """Pictures of what the (averaged) weights can do."""
+        with self._looking_on():
+            pictures = self.task.pictures(self.state.model, self.world)
+        if self._journal is not None and pictures:
+            paths = self._journal.pictures(self.state.step, pictures)
+            self.observer.on_message(f"step {self.state.step}: {len(paths)} pictures in {paths[0].parent}")
+
+    def save(self) -> None:
+        """Write a checkpoint, unless this step has one."""
+        if self._saved_step == self.state.step:
+            return
+        self.watch.pause()
+        check_ranks_agree(self.state.model, self.world)
+        tensors = self.state.tensors(self.world)
+        trouble = ""
+        if self.world.is_first:
+            try:
+                path = self.store.save(self.identity, self.state.plain(), tensors)
+                self.observer.on_message(f"step {self.state.step}: saved {path}")
+            except TrainingError as error:
+                if self.world.size == 1:
+                    raise
+                trouble = str(error)
+        if trouble := self.world.broadcast_json(trouble):
+            raise TrainingError(trouble)
+        self._saved_step = self.state.step
+        self.watch.resume()
+
+    def last_checkpoint(self) -> str:
+        """Where training can go on from, in words."""
+        steps = self.store.steps()
+        return f"the last checkpoint is {self.store.path(steps[-1])}" if steps else "there is no checkpoint yet"
+
+    def _signed(self, value: float) -> float:
+        return value if self.task.lower_is_better else -value
+
+    @contextlib.contextmanager
+    def _looking_on(self) -> Iterator[None]:
+        """Evaluation mode with the averaged weights, no gradients, the clock stopped."""
+        self.watch.pause()
+        model, ema = self.state.model, self.state.ema
+        model.eval()
+        try:
+            averaged = contextlib.nullcontext() if ema is None else ema.applied(model)
+            with averaged, self.parallel.whole(), torch.no_grad(), self.precision.autocast(self.world.device):
+                yield
+        finally:
+            model.train()
+        self.watch.resume()
+
+    @contextlib.contextmanager
+    def _faults_explained(self) -> Iterator[None]:
+        """Turn what the system throws at a run into errors that say what happened and what to do."""
+        try:
+            yield
+        except Copilot4dError:
+            raise
+        except (RuntimeError, MemoryError, OSError) as error:
+            if worker_died(error):
+                raise dead_worker(error, self.config.workers) from error
+            if is_out_of_memory(error):
+                raise out_of_memory(
+                    error, self.state.step, self.config.batch_per_pass(self.world.size), self.config.accumulation,
+                    self.precision.name, self.last_checkpoint(),
+                ) from error  # fmt: skip
+            if no_space_left(error):
+                raise TrainingError(
+                    f"{self.config.run}: the disk is full ({error}); {self.last_checkpoint()}. Make room and start the "
+                    "same command again to go on from there"
+                ) from error
+            raise
