@@ -23,7 +23,7 @@ class PooledMedian:
         """Count more values, all >= 0."""
         positive = np.clip(np.asarray(values, dtype=np.float64), self._LOW, self._HIGH)
         index = np.ceil(np.log(positive / self._LOW) / self._STEP).astype(np.int64)
-        self._counts += np.bincount(index, minlength=len(self._counts))
+        np.add.at(self._counts, index, 1)
 
     @property
     def count(self) -> int:

@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from copilot4d.errors import DataError, ForecastError, ProtocolError, UsageError
+from copilot4d.evaluation import Protocol, evaluate_dataset
+from copilot4d.evaluation.frame_score import METRICS
+from copilot4d.evaluation.runner import BAD_SWEEP, EMPTY_ROI, NO_FUTURE, NO_RAYS
+from copilot4d.forecaster import Forecast
+from copilot4d.geometry import Drive, Sweep, se3
+from tests.evaluation.scripted import Oracle
+from tests.support.scenes import make_drive
+
+
+@pytest.fixture(scope="module")
+def drive() -> Drive:
+    return make_drive(24, rings=12, azimuths=120)
+
+
+def plain_drive(frames: int, points: np.ndarray, *, step_m: float = 1.0, **about: object) -> Drive:
+    """An ego that moves `step_m` along x per sweep and always sees the same points in its own frame, at 5 Hz."""
+    sweeps = [
+        Sweep(
+            points=np.asarray(points, dtype=np.float32),
+            world_from_lidar=se3.from_yaw(0.0, (i * step_m, 0, 0)),
+            timestamp_ns=i * 200_000_000,
+        )
+        for i in range(frames)
+    ]
+    return Drive.from_sweeps("plain", sweeps, **about)
+
+
+def test_the_truth_scores_zero(drive):
+    scores = evaluate_dataset(Oracle(drive), {"toy": drive}, setting="1s")
+    assert all(abs(value) < 1e-4 for value in scores.metrics.values()), scores.metrics
+    # 24 sweeps at 10 Hz, every second: reference r has min(5, (23 - r) // 2) future frames
+    expected = [min(5, (23 - r) // 2) for r in range(24)]
+    assert scores.frames_scored == sum(expected)
+    assert scores.frames_not_scored == 24 * 5 - sum(expected)
+    assert scores.not_scored_because == {NO_FUTURE: 24 * 5 - sum(expected)}
+    assert scores.references == sum(n > 0 for n in expected)
+    assert [h.frames_scored for h in scores.per_horizon] == [sum(n > k for n in expected) for k in range(5)]
+    assert [h.seconds_ahead for h in scores.per_horizon] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert (scores.model, scores.setting, scores.protocol) == ("oracle", "1s", "4docc-roi70")
+
+
+def test_the_sweep_before_does_not_score_zero(drive):
+    scores = evaluate_dataset(Oracle(drive, lag=1), {"toy": drive}, setting="1s", every=6)
+    assert scores.metrics["chamfer"] > 0.005
+    assert scores.metrics["l1_mean"] > 0.05
+
+
+def test_half_a_metre_too_far():
+    """By hand: depths 10, 20, 40 m in the ROI, each predicted 0.5 m too far; the next point is always far away."""
+    points = np.array([[10.0, 0, 0], [0, 20, 0], [0, -40, 0]])
+    drive = plain_drive(11, points)
+    scores = evaluate_dataset(Oracle(drive, change=lambda d: d + 0.5), {"plain": drive}, setting="1s")
+    m = scores.metrics
+    assert m["chamfer"] == pytest.approx(0.25, rel=1e-4)
+    assert m["chamfer_roi"] == pytest.approx(0.25, rel=1e-4)
+    assert m["l1_mean"] == pytest.approx(0.5, rel=1e-4)
+    assert m["l1_median"] == pytest.approx(0.5, rel=1e-4)
+    assert m["absrel_mean"] == pytest.approx(0.5 * (1 / 10 + 1 / 20 + 1 / 40) / 3, rel=1e-4)
+    assert m["roi_absrel_median"] == pytest.approx(0.5 / 20, rel=1e-4)
+    assert scores.pooled["roi_l1_median"] == pytest.approx(0.5, rel=2e-4)
+    assert scores.pooled["roi_absrel_median"] == pytest.approx(0.025, rel=2e-4)
+
+
+def test_the_roi_stays_at_the_reference_frame():
+    """A wall 30 m ahead of the moving ego leaves a 32 m ROI of the reference frame once the ego has moved 3 m."""
+    drive = plain_drive(11, np.array([[30.0, 1, 0], [5, 3, 0]]))
+    scores = evaluate_dataset(
+        Oracle(drive, change=lambda d: d + 1), {"plain": drive}, setting="1s", protocol=Protocol(roi_half_m=32)
+    )
+    by_horizon = [h.metrics["l1_mean"] for h in scores.per_horizon]
+    # Ends at x = 30 + k: clamped at 32. Horizon 1: +1 m fits (32); 2: both end at 32 or beyond: 0.
+    assert by_horizon == pytest.approx([1.0, 0.5, 0.5, 0.5, 0.5], abs=0.01)
+    assert [h.metrics["roi_l1_median"] for h in scores.per_horizon][2] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_vidar_scores_each_frame_in_its_own_lidar_frame():
+    drive = plain_drive(11, np.array([[50.0, 1, 0], [5, 3, 0]]))
+    oracle = Oracle(drive, change=lambda d: d + 1)
+    scores = evaluate_dataset(oracle, {"plain": drive}, setting="1s", protocol=Protocol(convention="vidar"))
+    assert [h.metrics["roi_l1_mean"] for h in scores.per_horizon] == pytest.approx([1.0] * 5, abs=1e-3)
+    far = evaluate_dataset(oracle, {"plain": drive}, setting="1s", protocol=Protocol(roi_half_m=51.2))
+    assert far.per_horizon[4].metrics["l1_mean"] == pytest.approx(0.5, abs=1e-3)
+
+
+def test_rays_that_never_enter_the_roi_are_not_asked_for():
+    """From 12 m ahead of a 10 m ROI, only the ray that looks back into it is scored."""
+    drive = plain_drive(11, np.array([[10.0, 0, 0], [-9.0, 0.1, 0], [-1.0, 0, 0]]), step_m=12.0)
+    oracle = Oracle(drive)
+    scores = evaluate_dataset(oracle, {"plain": drive}, setting="1s", protocol=Protocol(roi_half_m=10))
+    counts = [[len(rays) for rays in call["rays"]] for call in oracle.calls]
+    assert counts[0] == [1, 0, 0, 0, 0]
+    assert scores.frames_scored == scores.references
+    assert scores.not_scored_because[NO_RAYS] > 0
+    assert [h.horizon for h in scores.per_horizon] == [1]
+
+
+def test_a_prediction_outside_the_roi_is_not_scored_but_counted():
+    drive = plain_drive(11, np.array([[5.0, 0, 0], [0, 5, 0]]))
+    oracle = Oracle(drive, change=lambda d: d * 100)
+    with pytest.raises(ProtocolError, match="no frame could be scored"):
+        evaluate_dataset(oracle, {"plain": drive}, setting="1s")
+    half = Oracle(drive, change=lambda d: d * (100 if len(half.calls) % 2 else 1))
+    scores = evaluate_dataset(half, {"plain": drive}, setting="1s")
+    assert scores.not_scored_because[EMPTY_ROI] > 0
+    assert scores.metrics["chamfer_roi"] == pytest.approx(0, abs=1e-6)
+    parity = evaluate_dataset(oracle, {"plain": drive}, setting="1s", protocol=Protocol(parity=True))
+    assert parity.metrics["chamfer_roi"] == 0.0
+    assert NO_FUTURE in parity.not_scored_because
+    assert EMPTY_ROI not in parity.not_scored_because
+
+
+def test_parity_agrees_with_the_default_on_clean_predictions(drive):
+    oracle = Oracle(drive, change=lambda d: d * 1.07)
+    options = {"setting": "1s", "every": 9}
+    default = evaluate_dataset(oracle, {"toy": drive}, **options)
+    parity = evaluate_dataset(oracle, {"toy": drive}, protocol=Protocol(parity=True), **options)
+    for metric in METRICS:
+        assert parity.metrics[metric] == pytest.approx(default.metrics[metric], rel=5e-3), metric
+    assert parity.protocol_hash != default.protocol_hash
+
+
+def test_evalkit_compares_raw_depths(drive):
+    oracle = Oracle(drive, change=lambda d: d * 1.5)
+    scores = evaluate_dataset(oracle, {"toy": drive}, setting="1s", protocol=Protocol(convention="evalkit"), every=9)
+    assert scores.metrics["absrel_mean"] == pytest.approx(0.5, rel=1e-4)
+
+
+def test_two_lidars_keep_their_origins(drive):
+    """Points seen from 1.5 m above: without the origins, the asked rays would point elsewhere."""
+
+    def merged(sweep: Sweep) -> Sweep:
+        origins = np.zeros_like(sweep.points)
+        origins[::2, 2] = 1.5
+        return replace(sweep, origins=origins)
+
+    two = Drive.from_sweeps("toy", [merged(s) for s in drive])
+    oracle = Oracle(two, change=lambda d: d * 1.1)
+    scores = evaluate_dataset(oracle, {"toy": two}, setting="1s", every=8, protocol=Protocol(convention="evalkit"))
+    assert scores.metrics["absrel_mean"] == pytest.approx(0.1, rel=1e-4)
+    asked = oracle.calls[0]["rays"][0]
+    assert set(np.unique(asked.origins[:, 2])) == {0.0, 1.5}
+
+
+def test_options_reach_the_forecaster_and_the_file(drive):
+    oracle = Oracle(drive)
+    scores = evaluate_dataset(oracle, {"toy": drive}, setting="1s", every=10, seed=4, guidance=2.0, steps=3)
+    assert {(c["seed"], c["guidance"], c["steps"]) for c in oracle.calls} == {(4, 2.0, 3)}
+    assert {"seed": 4, "guidance": 2.0, "steps": 3}.items() <= scores.options.items()
+    assert scores.protocol == "4docc-roi70-every10"
+
+
+def test_the_forecaster_sees_the_past_only(drive):
+    oracle = Oracle(drive)
+    evaluate_dataset(oracle, {"toy": drive}, setting="1s", protocol=Protocol(limit=12))
+    newest = oracle.calls[10]["past"][-1]
+    assert newest.timestamp_ns == drive.timestamps_ns[10]
+    assert [s.timestamp_ns for s in oracle.calls[10]["past"]] == [drive.timestamps_ns[i] for i in (2, 4, 6, 8, 10)]
+    np.testing.assert_array_equal(oracle.calls[10]["poses"], drive.world_from_lidar[[12, 14, 16, 18, 20]])
+    assert len(oracle.calls) == 12
+
+
+def test_the_mean_is_over_frames_not_over_drives(drive):
+    short = make_drive(20, rings=12, azimuths=120, name="short")
+    oracle = Oracle(drive, change=lambda d: d + 0.3)
+    both = {"toy": drive, "short": short}
+    assert (short.world_from_lidar == drive.world_from_lidar[:20]).all()
+    scores = evaluate_dataset(oracle, both, setting="1s")
+    parts = [evaluate_dataset(oracle, {name: d}, setting="1s") for name, d in both.items()]
+    frames = [p.frames_scored for p in parts]
+    for metric in METRICS:
+        mean = np.average([p.metrics[metric] for p in parts], weights=frames)
+        assert scores.metrics[metric] == pytest.approx(mean, rel=1e-9), metric
+    weighted = np.average(
+        [h.metrics["chamfer"] for h in scores.per_horizon], weights=[h.frames_scored for h in scores.per_horizon]
+    )
+    assert scores.metrics["chamfer"] == pytest.approx(weighted, rel=1e-9)
+
+
+def test_each_sweep_is_read_once(drive):
+    reads: list[int] = []
+
+    def read(frame: int) -> Sweep:
+        reads.append(frame)
+        return drive[frame]
+
+    evaluate_dataset(Oracle(drive), {"toy": replace(drive, read=read)}, setting="1s")
+    assert sorted(reads) == list(range(24))
+
+
+def broken(drive: Drive, *frames: int) -> Drive:
+    def read(frame: int) -> Sweep:
+        if frame in frames:
+            raise DataError(f"{frame:06d}.bin", "points", expected="16 bytes a point", found="7", remedy="copy again")
+        return drive[frame]
+
+    return replace(drive, read=read)
+
+
+def test_a_bad_sweep_stops_the_run(drive):
+    with pytest.raises(DataError, match=r"000012\.bin"):
+        evaluate_dataset(Oracle(drive), {"toy": broken(drive, 12)}, setting="1s")
+
+
+def test_a_bad_sweep_is_skipped_with_the_windows_that_touch_it(drive):
+    scores = evaluate_dataset(Oracle(drive), {"toy": broken(drive, 12, 13)}, setting="1s", on_bad_sweep="skip")
+    assert [(s.drive, s.frame) for s in scores.skipped] == [("toy", 12), ("toy", 13)]
+    assert "000012.bin" in scores.skipped[0].message
+    # even frames touch 12: references 2..20 (two to twelve: future; up to twenty: past)
+    assert scores.skipped[0].references == [2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
+    assert scores.not_scored_because[BAD_SWEEP] > 0
+    assert scores.frames_scored + scores.frames_not_scored == 24 * 5
+    assert scores.references == 22 - 10 - len(scores.skipped[1].references)
+
+
+def test_no_complete_window_names_the_missing_frames():
+    short = make_drive(12, rings=4, azimuths=20)
+    with pytest.raises(ProtocolError, match=r"12 sweeps.*needs 19.*frames 12\.\.18 are missing"):
+        evaluate_dataset(Oracle(short), {"toy": short}, setting="1s")
+
+
+def test_nothing_to_evaluate():
+    with pytest.raises(UsageError, match="no drive"):
+        evaluate_dataset(Oracle(make_drive(1, rings=2, azimuths=4)), {}, setting="1s")
+
+
+class Wrong(Oracle):
+    """An oracle whose answer is spoiled."""
+
+    def __init__(self, drive: Drive, spoil):
+        super().__init__(drive)
+        self.spoil = spoil
+
+    def forecast(self, *args, **options):
+        return self.spoil(super().forecast(*args, **options))
+
+
+def nan_depth(forecast: Forecast) -> Forecast:
+    depths = [d.copy() for d in forecast.depths]
+    depths[1][3] = np.nan
+    return replace(forecast, depths=tuple(depths))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (nan_depth, r"drive toy, reference frame 0, future frame 4 \(horizon 2\): 1 of \d+ predicted depths"),
+        (lambda f: replace(f, depths=None), "depths for None frames"),
+        (lambda f: replace(f, sweeps=f.sweeps[:2]), "got 2 sweeps"),
+        (lambda f: replace(f, depths=tuple(d[:-1] for d in f.depths)), r"future frame 2.*predicted_depths must be"),
+        (
+            lambda f: replace(f, sweeps=tuple(s.select(np.zeros(len(s), dtype=bool)) for s in f.sweeps)),
+            r"future frame 2.*prediction is empty",
+        ),
+    ],
+)
+def test_a_wrong_forecast_is_refused_with_its_frame(drive, spoil, message):
+    with pytest.raises(ForecastError, match=message):
+        evaluate_dataset(Wrong(drive, spoil), {"toy": drive}, setting="1s")
+
+
+def test_two_runs_are_equal_and_other_frames_have_another_hash(drive):
+    run = lambda **more: evaluate_dataset(Oracle(drive, lag=1), {"toy": drive}, setting="1s", every=7, **more)  # noqa: E731
+    first, second, fewer = run(), run(), run(limit=2)
+    assert first.metrics == second.metrics
+    assert first.frames_hash == second.frames_hash
+    assert first.frames_hash != fewer.frames_hash
+    assert fewer.references == 2
