@@ -68,18 +68,21 @@ def nearest_in_angle(
     return AngularMatches(indices, chords, ranges_m)
 
 
-def rays_by_origin(rays: Rays) -> Iterator[tuple[FloatArray, NDArray[np.bool_] | slice]]:
-    """(origin (3,), which rays start there): one group per lidar, so usually one or two."""
-    if len(rays) == 0:
+def rays_by_origin(rays: Rays) -> Iterator[tuple[FloatArray, NDArray[np.int64]]]:
+    """(origin (3,), indices of the rays that start there): one group per lidar, so usually one or two."""
+    groups: list[tuple[FloatArray, NDArray[np.int64]]] = []
+    rest = np.arange(len(rays))
+    while len(rest) and len(groups) < EXACT_ORIGINS:
+        origin = rays.origins[rest[0]]
+        here = (rays.origins[rest] == origin).all(axis=1)
+        groups.append((origin, rest[here]))
+        rest = rest[~here]
+    if len(rest) == 0:
+        yield from groups
         return
-    if (rays.origins == rays.origins[0]).all():
-        yield rays.origins[0], slice(None)
-        return
-    origins, group = np.unique(rays.origins, axis=0, return_inverse=True)
-    if len(origins) > EXACT_ORIGINS:
-        cells = np.floor(rays.origins / ORIGIN_CELL_M).astype(np.int64)
-        _, group = np.unique(cells, axis=0, return_inverse=True)
-    group = group.reshape(-1)
-    for i in range(int(group.max()) + 1):
-        members = group == i
+    cells = np.floor(rays.origins / ORIGIN_CELL_M).astype(np.int64)
+    _, cell = np.unique(cells, axis=0, return_inverse=True)
+    cell = cell.reshape(-1)
+    for i in range(int(cell.max()) + 1):
+        members = np.flatnonzero(cell == i)
         yield rays.origins[members].mean(axis=0, dtype=np.float64), members

@@ -14,6 +14,7 @@ from copilot4d.errors import UsageError
 from copilot4d.pictures.ink import Background, Colour, Image, check_image, colour_table, font, theme
 
 GAP_PX = 10
+SMALLEST_WORDS = 0.7  # of their proper size; what does not fit then is cut
 MARGIN: dict[str, Colour] = {"dark": (34, 37, 46), "white": (255, 255, 255)}  # around the pictures
 
 
@@ -104,10 +105,12 @@ class _Pen:
         bold: bool = False,
         anchor: str = "lm",
     ) -> float:
-        """Write one line, shortened where it does not fit, and return the width that it took."""
-        letters: Any = font(size_px, bold=bold)
+        """Write one line, smaller and then shorter where it does not fit, and return the width that it took."""
         if not words or room_px < size_px:
             return 0.0
+        sizes = range(size_px, round(SMALLEST_WORDS * size_px) - 1, -1)
+        fonts: list[Any] = [font(size, bold=bold) for size in sizes]
+        letters = next((candidate for candidate in fonts if candidate.getlength(words) <= room_px), fonts[-1])
         if letters.getlength(words) > room_px:
             while words and letters.getlength(words + "…") > room_px:
                 words = words[:-1]
