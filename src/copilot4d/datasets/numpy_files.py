@@ -51,7 +51,8 @@ def read_bin(path: Path, columns: Sequence[str] = KITTI_COLUMNS) -> PointFile:
         got = file.readinto(values.data.cast("B")) if size else 0  # numpy.fromfile would also open the file twice
     if got != size:
         raise damaged(path, f"{size} bytes of points", f"only {got} bytes could be read")
-    squares = float(np.dot(values, values))  # one pass over all columns; NaN and infinity survive it
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = float(np.dot(values, values))  # one pass over all columns; NaN and infinity survive it
     rows = values.astype(np.float32, copy=False).reshape(-1, len(columns))
     return _from_rows(path, rows, tuple(columns), known_finite=math.isfinite(squares))
 
