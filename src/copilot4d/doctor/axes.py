@@ -1,0 +1,74 @@
+"""Whether x points forward, y left and z up, and how to turn a log that stands otherwise."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from copilot4d.doctor.explanations import change_in_words
+from copilot4d.doctor.finding import Finding, problem, remark
+from copilot4d.doctor.ground import Ground
+from copilot4d.geometry.se3 import FloatArray
+
+_LONG_WAY_M = 30.0  # nobody reverses that far
+_AXES_OF = {"+x": "forward", "-x": "backward", "+y": "left", "-y": "right", "+z": "up", "-z": "down"}
+
+
+def axis_vector(name: str) -> FloatArray:
+    """ "+x" -> (1, 0, 0), "-z" -> (0, 0, -1)."""
+    vector = np.zeros(3)
+    vector["xyz".index(name[1])] = 1.0 if name[0] == "+" else -1.0
+    return vector
+
+
+def upright(ground: Ground | None) -> FloatArray:
+    """(3, 3) a rotation that turns the ground's up to z; the identity where it is z already, or is unknown."""
+    if ground is None or ground.up == "+z":
+        return np.eye(3)
+    up = axis_vector(ground.up)
+    forward = np.eye(3)[1] if ground.axis == 0 else np.eye(3)[0]
+    return np.stack([forward, np.cross(up, forward), up])
+
+
+def turned_points(points: FloatArray, change: FloatArray) -> FloatArray:
+    """(N, 3) points in other axes; a signed permutation moves columns, which is exact and needs no product."""
+    columns = np.abs(change).argmax(axis=1)
+    return np.stack([points[:, k] * points.dtype.type(change[i, k]) for i, k in enumerate(columns)], axis=1)
+
+
+def check_axes(where: str, ground: Ground | None, forward: str | None, way_m: float) -> list[Finding]:
+    """Findings for points and poses that share one frame (they fit each other), which is not ours."""
+    up = ground.up if ground is not None else "+z"
+    if up == "+z" and forward in (None, "+x"):
+        return []
+    if up == "+z" and forward == "-x" and way_m < _LONG_WAY_M:
+        return [remark(
+            "axes-backward", where, "The vehicle drives backward",
+            f"all of its {way_m:.0f} m go along -x of its own frame",
+            "nothing, if it truly reverses; otherwise turn points and poses by 180 degrees about z",
+        )]  # fmt: skip
+    evidence = []
+    if up != "+z" and ground is not None:
+        across = f"the ground is a sheet across {'xyz'[ground.axis]}, {ground.lead:.1f} times as wide as any other"
+        evidence.append(f"{across}: up is {up}")
+    if forward != "+x" and forward is not None:
+        evidence.append(f"over {way_m:.0f} m the vehicle drives along {forward} of its own frame")
+    title = "z does not point up" if up != "+z" else f"x does not point forward: the vehicle drives along {forward}"
+    ahead = axis_vector(forward) if forward is not None and forward[1] != up[1] else None
+    return [problem("axes-up" if up != "+z" else "axes-forward", where, title, "; ".join(evidence), _remedy(up, ahead))]
+
+
+def _remedy(up: str, ahead: FloatArray | None) -> str:
+    z = axis_vector(up)
+    if ahead is None:
+        return f"turn points and poses so that x is forward, y left and z up (z = {up.lstrip('+')})"
+    change = np.stack([ahead, np.cross(z, ahead), z])
+    names = [_AXES_OF[_name(change[:, k])] for k in range(3)]
+    return (
+        f"turn the points, {change_in_words(change)}, and the poses with them (pose @ inverse of that turn); own data: "
+        f"`axes: x {names[0]}, y {names[1]}, z {names[2]}` in copilot4d.yaml does both"
+    )
+
+
+def _name(vector: FloatArray) -> str:
+    axis = int(np.argmax(np.abs(vector)))
+    return f"{'+' if vector[axis] > 0 else '-'}{'xyz'[axis]}"

@@ -1,0 +1,175 @@
+"""The examination of one drive: reads a bounded sample of its sweeps and runs every check on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from copilot4d.doctor.axes import check_axes, turned_points, upright
+from copilot4d.doctor.clock import ClockFacts, check_clock, read_clock
+from copilot4d.doctor.clouds import CloudFacts, check_clouds, check_origins, read_cloud
+from copilot4d.doctor.files import (
+    check_duplicates,
+    check_numbers,
+    check_short,
+    suspicious_sizes,
+    sweep_paths,
+)
+from copilot4d.doctor.finding import Finding, from_data_error, problem
+from copilot4d.doctor.ground import Ground, agree, find_ground
+from copilot4d.doctor.pairs import FramePair, telling_pairs
+from copilot4d.doctor.poses import PoseCheck, check_poses
+from copilot4d.doctor.registration import SweepPair, structure
+from copilot4d.doctor.trajectory import TrajectoryFacts, check_jumps, check_rigid, check_turns, read_trajectory
+from copilot4d.doctor.units import UnitGuess, check_units, guess_unit
+from copilot4d.doctor.windows import check_windows, count_windows
+from copilot4d.errors import DataError
+from copilot4d.geometry import Drive, Sweep
+from copilot4d.geometry.se3 import FloatArray
+
+_MOST_GROUNDS = 6  # sweeps in which the ground is looked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriveReport:
+    """What was seen of one drive. Lengths of clouds and ground are in the points' own unit."""
+
+    drive: Drive
+    sweeps: int
+    has_poses: bool
+    clock: ClockFacts
+    clouds: tuple[CloudFacts, ...]  # of the sampled sweeps that could be read
+    ground: Ground | None
+    unit: UnitGuess
+    trajectory: TrajectoryFacts
+    poses: PoseCheck
+    windows: dict[str, int]  # complete windows of each setting
+    findings: tuple[Finding, ...]
+
+
+class SweepCache:
+    """Reads sweeps once and remembers what was wrong with those that cannot be read."""
+
+    def __init__(self, drive: Drive, keep: int) -> None:
+        self.drive = drive
+        self.keep = keep
+        self.findings: list[Finding] = []
+        self._sweeps: dict[int, Sweep | None] = {}
+
+    def get(self, frame: int) -> Sweep | None:
+        """The sweep, or None where it cannot be read; the finding then stands in `findings`."""
+        if frame not in self._sweeps:
+            try:
+                sweep: Sweep | None = self.drive[frame]
+            except DataError as error:
+                self.findings.append(from_data_error(error, "sweep-unusable"))
+                sweep = None
+            if len(self._sweeps) >= self.keep and sweep is not None:
+                return sweep
+            self._sweeps[frame] = sweep
+        return self._sweeps[frame]
+
+
+def examine_drive(drive: Drive, *, has_poses: bool = True, sweeps: int = 12, every_sweep: bool = False) -> DriveReport:
+    """Run every check on a drive. Works on any `Drive`: from disk, from the simulator, or in memory."""
+    name, poses, times = drive.name, drive.world_from_lidar, drive.timestamps_ns
+    cache = SweepCache(drive, keep=4 * sweeps + 32)
+    clock = read_clock(times)
+    findings = check_clock(name, clock, len(drive))
+    findings += _check_files(drive, cache, clock)
+    clouds, grounds = _sample(drive, cache, len(drive) if every_sweep else sweeps)
+    findings += check_clouds(name, clouds)
+    ground = agree(grounds)
+    far = float(np.median([c.range_far for c in clouds if not c.empty])) if any(not c.empty for c in clouds) else None
+    height = ground.origin_height if ground is not None else None
+    unit = guess_unit(far, height) if far is not None else UnitGuess(name="metres")
+    metres = unit.metres_per_unit
+    if far is not None:
+        findings += check_units(name, unit, far, height)
+        findings += check_origins(name, clouds, None if height is None else height * metres)
+    trajectory = read_trajectory(poses, times)
+    if has_poses:
+        check, more = _check_motion(drive, cache, ground, metres, trajectory)
+        findings += more
+    else:
+        check = PoseCheck(verdict="there are none")
+        findings.append(_no_poses(name, drive))
+        findings += check_axes(name, ground, None, 0.0)
+    windows = count_windows(drive)
+    findings += check_windows(name, drive, windows)
+    return DriveReport(
+        drive=drive, sweeps=len(drive), has_poses=has_poses, clock=clock, clouds=tuple(clouds), ground=ground,
+        unit=unit, trajectory=trajectory, poses=check, windows=windows, findings=(*cache.findings, *findings),
+    )  # fmt: skip
+
+
+def _check_files(drive: Drive, cache: SweepCache, clock: ClockFacts) -> list[Finding]:
+    paths = sweep_paths(drive)
+    if not paths:
+        return []
+    # A suspect is read: what the loader says of it is better than a guess, and a short one may still be readable.
+    suspects = suspicious_sizes(paths, drive.format)
+    shorts = [(paths[i], reason) for i, reason in suspects.items() if cache.get(i) is not None]
+    return [
+        *check_short(drive.name, shorts),
+        *check_numbers(drive.name, paths, bool(clock.gaps)),
+        *check_duplicates(drive.name, paths),
+    ]
+
+
+def _sample(drive: Drive, cache: SweepCache, count: int) -> tuple[list[CloudFacts], list[Ground]]:
+    frames = np.unique(np.linspace(0, len(drive) - 1, min(count, len(drive))).round().astype(int))
+    with_ground = set(frames[:: max(1, len(frames) // _MOST_GROUNDS)].tolist())
+    clouds, grounds = [], []
+    for frame in frames.tolist():
+        sweep = cache.get(frame)
+        if sweep is None:
+            continue
+        clouds.append(read_cloud(frame, sweep))
+        if frame in with_ground and (ground := find_ground(sweep.points)) is not None:
+            grounds.append(ground)
+    return clouds, grounds
+
+
+def _check_motion(
+    drive: Drive, cache: SweepCache, ground: Ground | None, metres: float, trajectory: TrajectoryFacts
+) -> tuple[PoseCheck, list[Finding]]:
+    """Poses against the sweeps, and what the poses say of themselves."""
+    name, poses, times = drive.name, drive.world_from_lidar, drive.timestamps_ns
+    findings = check_rigid(name, poses)
+    if findings:
+        return PoseCheck(verdict=findings[0].title), findings
+    turn = upright(ground)
+    level = None if ground is None else -ground.origin_height * metres
+
+    def working(frame: int) -> FloatArray | None:
+        sweep = cache.get(frame)
+        if sweep is None:
+            return None
+        return structure(turned_points(sweep.points, turn) * metres, level)
+
+    def to_working(given: FloatArray) -> FloatArray:
+        motion = np.eye(4)
+        motion[:3, :3] = turn
+        return motion @ given @ motion.T
+
+    pairs: list[tuple[FramePair, SweepPair]] = []
+    for frames in telling_pairs(drive):
+        earlier, later = working(frames.earlier), working(frames.later)
+        if earlier is not None and later is not None and (pair := SweepPair.of(earlier, later)) is not None:
+            pairs.append((frames, pair))
+    check = check_poses(name, poses, times, pairs, to_working)
+    findings += check.findings
+    if any(f.severity == "problem" for f in check.findings):
+        return check, findings  # poses that are wrong as a whole also jump, turn wildly and drive sideways
+    jumps = check_jumps(name, poses, times)
+    turns = check_turns(name, poses, times)
+    return check, [*findings, *jumps, *turns, *check_axes(name, ground, trajectory.forward, trajectory.way_m)]
+
+
+def _no_poses(name: str, drive: Drive) -> Finding:
+    return problem(
+        "poses-missing", name, "The log has no poses", f"none were found in {drive.source or drive.name}",
+        "add them (docs/own_data.md), or make them from the sweeps: copilot4d doctor --estimate-poses PATH",
+    )  # fmt: skip

@@ -1,0 +1,204 @@
+"""What a log's poses may be instead of `world_from_lidar`: each explanation turns the poses as given into those that
+would be right if it were true. The registration of the sweeps then says which one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import permutations, product
+
+import numpy as np
+
+from copilot4d.geometry import se3
+from copilot4d.geometry.se3 import FloatArray
+
+DEGREES = 180 / np.pi
+Mended = Callable[[FloatArray], FloatArray]  # (N, 4, 4) as given -> (N, 4, 4) as they should be; NaN where unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """One way in which poses go wrong."""
+
+    code: str
+    title: str
+    remedy: str
+    mend: Mended
+    small: bool = False  # changes the motion of a pair only slightly, so that a small margin must do
+
+
+def usual_explanations() -> list[Explanation]:
+    """The ones to try on every log, beside the poses as given."""
+    return [
+        Explanation(
+            code="poses-none",
+            title="The sweeps fit better without the poses than with them",
+            remedy="find out what the poses describe (another sensor, another log, another order?) and write "
+            "world_from_lidar of each sweep; `copilot4d doctor --estimate-poses PATH` makes poses from the sweeps",
+            mend=lambda poses: se3.identity((len(poses),)),
+        ),
+        Explanation(
+            code="poses-inverted",
+            title="The poses are inverted: they map world to lidar",
+            remedy="invert every pose (world_from_lidar = inv(pose)) and write them again",
+            mend=se3.invert,
+        ),
+        _shifted(1), _shifted(-1),
+    ]  # fmt: skip
+
+
+def unusual_explanations() -> list[Explanation]:
+    """More to try where the poses as given do not fit: what people do to rotations, scales and axes."""
+    rotations = [
+        Explanation(
+            code="poses-degrees-for-radians",
+            title="The rotations were made from angles in degrees as if they were radians",
+            remedy="convert the angles with radians = degrees * pi / 180 before making the rotations",
+            mend=_degrees_taken_for_radians,
+        ),
+        Explanation(
+            code="poses-radians-for-degrees",
+            title="The rotations were made from angles in radians as if they were degrees",
+            remedy="do not convert the angles: they are radians already (the rotations are 57.3 times too small)",
+            mend=_radians_taken_for_degrees,
+        ),
+        Explanation(
+            code="poses-rotation-transposed",
+            title="The rotations are transposed, the positions are right",
+            remedy="transpose the 3x3 rotation (or conjugate the quaternion) of every pose",
+            mend=lambda poses: se3.from_rotation_translation(np.swapaxes(poses[:, :3, :3], 1, 2), poses[:, :3, 3]),
+        ),
+        Explanation(
+            code="poses-quaternion-order",
+            title="The quaternions were read in the wrong order",
+            remedy="TUM files hold qx qy qz qw, with w last; nuScenes tables hold w x y z: reorder them",
+            mend=lambda poses: _reordered_quaternions(poses, 1),
+        ),
+        Explanation(
+            code="poses-quaternion-order",
+            title="The quaternions were read in the wrong order",
+            remedy="TUM files hold qx qy qz qw, with w last; nuScenes tables hold w x y z: reorder them",
+            mend=lambda poses: _reordered_quaternions(poses, -1),
+        ),
+    ]
+    return [*rotations, *_scales(), *_axes()]
+
+
+def course_of(poses: FloatArray) -> FloatArray:
+    """(N,) the direction of travel in the world's xy plane at each pose, radians; NaN where the vehicle stands."""
+    position = poses[:, :3, 3]
+    ahead, behind = np.minimum(np.arange(len(poses)) + 1, len(poses) - 1), np.maximum(np.arange(len(poses)) - 1, 0)
+    step = position[ahead] - position[behind]
+    course = np.arctan2(step[:, 1], step[:, 0])
+    return np.where(np.linalg.norm(step[:, :2], axis=1) > 0.2, course, np.nan)
+
+
+def _shifted(frames: int) -> Explanation:
+    """The pose of sweep i stands at i + frames in the file."""
+    which, other = ("previous", "next") if frames > 0 else ("next", "previous")
+
+    def mend(poses: FloatArray) -> FloatArray:
+        mended = np.full_like(poses, np.nan)
+        index = np.arange(len(poses)) + frames
+        inside = (index >= 0) & (index < len(poses))
+        mended[inside] = poses[index[inside]]
+        return mended
+
+    return Explanation(
+        code="poses-off-by-one",
+        title=f"The poses are off by one frame: each sweep has the pose of the {which} one",
+        remedy=f"give each sweep the pose that now stands at the {other} one: "
+        + ("drop the first pose" if frames > 0 else "put the missing first pose in front of the others")
+        + ", or look for a sweep that was dropped or doubled at the start",
+        mend=mend,
+        small=True,
+    )
+
+
+def _degrees_taken_for_radians(poses: FloatArray) -> FloatArray:
+    """Headings turn 57.3 times too fast and wrap around; their start comes from the direction of travel."""
+    turns = np.diff(se3.yaw_of(poses))
+    turns = (turns + np.pi) % (2 * np.pi) - np.pi
+    heading = np.concatenate([[0.0], np.cumsum(turns / DEGREES)])
+    offsets = (course_of(poses) - heading)[np.isfinite(course_of(poses))]
+    start = np.angle(np.mean(np.exp(1j * offsets))) if len(offsets) else 0.0
+    return se3.from_yaw(heading + start, poses[:, :3, 3])
+
+
+def _radians_taken_for_degrees(poses: FloatArray) -> FloatArray:
+    r = poses[:, :3, :3]
+    yaw = np.arctan2(r[:, 1, 0], r[:, 0, 0]) * DEGREES
+    pitch = -np.arcsin(np.clip(r[:, 2, 0], -1, 1)) * DEGREES
+    roll = np.arctan2(r[:, 2, 1], r[:, 2, 2]) * DEGREES
+    zero = np.zeros_like(yaw)
+    about_y = np.stack([np.cos(pitch / 2), zero, np.sin(pitch / 2), zero], axis=-1)
+    about_x = np.stack([np.cos(roll / 2), np.sin(roll / 2), zero, zero], axis=-1)
+    nowhere = np.zeros_like(poses[:, :3, 3])
+    turned = se3.compose(
+        se3.from_yaw(yaw), se3.from_quaternion(about_y, nowhere), se3.from_quaternion(about_x, nowhere)
+    )
+    return se3.from_rotation_translation(turned[:, :3, :3], poses[:, :3, 3])
+
+
+def _reordered_quaternions(poses: FloatArray, places: int) -> FloatArray:
+    quaternion = np.roll(se3.quaternion_from_rotation(poses[:, :3, :3]), places, axis=-1)
+    return se3.from_quaternion(quaternion, poses[:, :3, 3])
+
+
+def _scales() -> Iterator[Explanation]:
+    units = {"millimetres": 1e-3, "centimetres": 1e-2, "feet": 0.3048, "kilometres": 1e3}
+    for name, factor in units.items():
+
+        def mend(poses: FloatArray, factor: float = factor) -> FloatArray:
+            return se3.from_rotation_translation(poses[:, :3, :3], poses[:, :3, 3] * factor)
+
+        yield Explanation(
+            code=f"poses-{name}",
+            title=f"The positions of the poses are in {name}, not in metres",
+            remedy=f"multiply the translations of the poses by {factor:g}",
+            mend=mend,
+        )
+
+
+def _axes() -> Iterator[Explanation]:
+    """The points stand in other axes than the poses: all 47 ways to swap and mirror axes, proper turns first."""
+    for change in sorted(axis_changes(), key=lambda change: np.linalg.det(change) < 0):
+        if (change == np.eye(3)).all():
+            continue
+
+        def mend(poses: FloatArray, change: FloatArray = change) -> FloatArray:
+            # A point p as given is change @ p in the poses' axes. In the axes of the points as given, the motion is
+            # change^-1 pose change: proper even where the change mirrors.
+            matrix = np.eye(4)
+            matrix[:3, :3] = change
+            return matrix.T @ poses @ matrix
+
+        mirrored = np.linalg.det(change) < 0
+        yield Explanation(
+            code="axes-mirrored" if mirrored else "axes-turned",
+            title="The points' axes are swapped or mirrored against the poses'"
+            if mirrored
+            else "The points' axes are turned against the poses'",
+            remedy=f"change the points (not the poses): {change_in_words(change)}",
+            mend=mend,
+        )
+
+
+def axis_changes() -> list[FloatArray]:
+    """All 48 signed permutation matrices."""
+    changes = []
+    for order, signs in product(permutations(range(3)), product((1.0, -1.0), repeat=3)):
+        change = np.zeros((3, 3))
+        change[range(3), order] = signs
+        changes.append(change)
+    return changes
+
+
+def change_in_words(change: FloatArray) -> str:
+    """ "x = y, y = -x, z = z": the right side holds the old coordinates."""
+    terms = []
+    for row, name in zip(change, "xyz", strict=True):
+        old = int(np.argmax(np.abs(row)))
+        terms.append(f"{name} = {'-' if row[old] < 0 else ''}{'xyz'[old]}")
+    return ", ".join(terms)

@@ -1,0 +1,105 @@
+"""How well two sweeps fit on each other under a given motion, and which motion fits them best.
+
+The misfit of a motion is the median distance from a moved point to its nearest neighbour in the other sweep, over
+points that stand above the ground: the ground fits on itself under any horizontal motion, so it would hide the answer.
+Working frame: z up, metres.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pykdtree.kdtree import KDTree
+
+from copilot4d.geometry import se3
+from copilot4d.geometry.se3 import FloatArray
+
+CAP_M = 1.0  # a neighbour farther than this is no neighbour
+_ABOVE_GROUND_M = 0.6
+_NEAREST_M, _FARTHEST_M = 3.0, 45.0  # nearer is the vehicle itself, farther is too sparse
+_TARGET_CELL_M, _SOURCE_CELL_M = 0.1, 0.4
+_MOST_SOURCE_POINTS = 1500
+_FEWEST_POINTS = 100
+
+
+def structure(points_m: FloatArray, ground_z: float | None) -> FloatArray:
+    """(N, 3) -> (M, 3) float64: what stands above the ground at a useful distance."""
+    spread_2 = points_m[:, 0] ** 2 + points_m[:, 1] ** 2
+    keep = (spread_2 > _NEAREST_M**2) & (spread_2 < _FARTHEST_M**2)  # False for NaN
+    keep &= points_m[:, 2] > (-np.inf if ground_z is None else ground_z + _ABOVE_GROUND_M)
+    return points_m[keep].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class SweepPair:
+    """Two sweeps that can be laid on each other: the later one's points are moved into the earlier one's frame."""
+
+    target: FloatArray  # (N, 3) the earlier sweep
+    tree: KDTree
+    source: FloatArray  # (M, 3) the later sweep, thinned
+
+    @classmethod
+    def of(cls, earlier: FloatArray, later: FloatArray) -> SweepPair | None:
+        """From the structure of two sweeps; None where one has too little of it."""
+        target, source = _thinned(earlier, _TARGET_CELL_M), _thinned(later, _SOURCE_CELL_M)
+        source = source[:: max(1, len(source) // _MOST_SOURCE_POINTS)]
+        if min(len(target), len(source)) < _FEWEST_POINTS:
+            return None
+        return cls(target, KDTree(target), source)
+
+    def misfits_m(self, earlier_from_later: FloatArray) -> FloatArray:
+        """(H, 4, 4) motions -> (H,) the median distance from a moved point to its nearest neighbour, at most CAP_M;
+        NaN for a motion that is not known (NaN).
+        """
+        misfits = np.full(len(earlier_from_later), np.nan)
+        known = np.isfinite(earlier_from_later).all(axis=(1, 2))
+        if known.any():
+            # All motions in one query: the tree shares its work between threads once, not once a motion.
+            moved = se3.transform_points(earlier_from_later[known], self.source).reshape(-1, 3)
+            distance, _ = self.tree.query(moved, distance_upper_bound=CAP_M)
+            misfits[known] = np.median(np.minimum(distance, CAP_M).reshape(-1, len(self.source)), axis=1)
+        return misfits
+
+    def registered(self, starts: FloatArray, iterations: int = 25) -> FloatArray:
+        """The motion that fits best: iterated closest points from the best of several (H, 4, 4) starts."""
+        motion = starts[int(np.nanargmin(self.misfits_m(starts)))]
+        for i in range(iterations):
+            moved = se3.transform_points(motion, self.source)
+            reach = 2.0 if i < iterations // 2 else 0.6  # first from afar, then only what truly matches
+            distance, index = self.tree.query(moved, distance_upper_bound=reach)
+            near = np.isfinite(distance)
+            if near.sum() < _FEWEST_POINTS // 2:
+                break
+            step = _rigid_fit(moved[near], self.target[index[near]])
+            motion = se3.compose(step, motion)
+            if np.abs(step - np.eye(4)).max() < 1e-4 and i > iterations // 2:
+                break
+        return motion
+
+
+def forward_starts(seconds: float) -> FloatArray:
+    """(H, 4, 4) straight motions along the horizontal axes, as far as a vehicle gets: starts for `registered`."""
+    distances = np.arange(0.0, min(30.0 * seconds, 25.0) + 0.4, 0.4)
+    directions = np.array([[1.0, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0]])
+    return se3.from_rotation_translation(np.eye(3), (distances[:, None, None] * directions).reshape(-1, 3))
+
+
+def _thinned(points: FloatArray, cell_m: float) -> FloatArray:
+    """One point for each occupied cell, in a fixed order."""
+    key = np.floor(points / cell_m).astype(np.int64)
+    key -= key.min(axis=0, initial=0)
+    flat = (key[:, 0] * (key[:, 1].max(initial=0) + 1) + key[:, 1]) * (key[:, 2].max(initial=0) + 1) + key[:, 2]
+    _, first = np.unique(flat, return_index=True)
+    kept: NDArray[np.int64] = np.sort(first)
+    return points[kept]
+
+
+def _rigid_fit(source: FloatArray, target: FloatArray) -> FloatArray:
+    """The rigid motion that brings paired points together with the least squared distance (Kabsch)."""
+    source_mean, target_mean = source.mean(axis=0), target.mean(axis=0)
+    u, _, vt = np.linalg.svd((source - source_mean).T @ (target - target_mean))
+    handed = np.diag([1.0, 1.0, np.sign(np.linalg.det(vt.T @ u.T))])
+    rotation = vt.T @ handed @ u.T
+    return se3.from_rotation_translation(rotation, target_mean - rotation @ source_mean)
