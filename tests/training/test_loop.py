@@ -204,7 +204,7 @@ def test_init_from_takes_weights_and_nothing_else(straight, tmp_path):
     (tmp_path / "empty" / "pytorch_model.bin").write_bytes(b"\x80\x04.")
     with pytest.raises(DataError, match="never read"):
         train(ToyTask(), toy_config(tmp_path / "x", init_from=tmp_path / "empty"))
-    with pytest.raises(DataError, match="expected shape .*8.*, found .*16"):
+    with pytest.raises(DataError, match=r"expected shape .*8.*, found .*16"):
         train(ToyTask(width=8), toy_config(tmp_path / "y", init_from=run))
 
 

@@ -20,7 +20,7 @@ VOCABULARY, LENGTH, CODES = 11, 6, 8
 
 
 class ToyModel(nn.Module):
-    undecayed_parameters = ("position",)
+    undecayed_parameters = ("position", "codebook")
 
     def __init__(self, width: int = 16) -> None:
         super().__init__()
