@@ -93,7 +93,7 @@ def read_ego_poses(path: Path, timestamps_ns: NDArray[np.int64]) -> FloatArray:
 def read_calibration(path: Path, sensors: Sequence[str]) -> dict[str, FloatArray]:
     """ego_from_sensor (4, 4) of these sensors, from egovehicle_SE3_sensor.feather."""
     table = _read_table(path, ("sensor_name", *_POSE_COLUMNS))
-    names = _whole(table, "sensor_name").to_pylist()
+    names = _texts(path, "sensor_name", _whole(table, "sensor_name"))
     rows = []
     for sensor in sensors:
         if names.count(sensor) != 1:
@@ -155,6 +155,15 @@ def _read_table(path: Path, columns: Sequence[str], *, threads: bool = True) -> 
 def _whole(table: Any, name: str) -> Any:
     """A column as one Arrow array."""
     return table.column(name).combine_chunks()
+
+
+def _texts(path: Path, name: str, column: Any) -> list[str | None]:
+    import pyarrow as pa
+
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise DataError(path, f"column {name}", expected="text", found=f"the type {column.type}", remedy=_RESTORE)
+    values: list[str | None] = column.to_pylist()
+    return values
 
 
 def _floats(path: Path, name: str, column: Any) -> NDArray[Any]:
