@@ -220,7 +220,9 @@ def _two_poses(log: Path) -> None:
 
 
 def _sensors(log: Path, *names: str) -> None:
-    write_table(log / CALIBRATION, {"sensor_name": list(names), **pose_columns(se3.identity((len(names),)))})
+    write_table(
+        log / CALIBRATION, {"sensor_name": pa.array(names, pa.string()), **pose_columns(se3.identity((len(names),)))}
+    )
 
 
 BAD_LOGS = [
@@ -240,7 +242,7 @@ BAD_LOGS = [
     (lambda log: change_column(log / POSES, "tx_m", ["a"] * 6), "column tx_m: expected floating point numbers"),
     (lambda log: change_column(log / POSES, "timestamp_ns", [str(i) for i in range(6)]), "whole numbers"),
     (lambda log: change_column(log / CALIBRATION, "qz", np.full(3, np.inf)), "expected a unit quaternion"),
-    (lambda log: change_column(log / CALIBRATION, "sensor_name", [1, 2, 3]), "sensor_name: expected text, found the type int64"),
+    (lambda log: change_column(log / CALIBRATION, "sensor_name", [1, 2, 3]), "expected text, found the type int64"),
 ]  # fmt: skip
 
 
