@@ -5,6 +5,7 @@ chamfer(P, G) = 1/2 ( mean_p min_g |p - g|^2 + mean_g min_p |g - p|^2 )        s
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ from copilot4d.geometry.se3 import FloatArray
 
 if TYPE_CHECKING:
     import torch
+
+_WORTH_A_THREAD = 20_000  # points
 
 
 class ChamferPair(NamedTuple):
@@ -46,7 +49,7 @@ def chamfer(predicted_points: FloatArray, true_points: FloatArray) -> float:
     odd = _non_finite_chamfer(predicted, true)
     if odd is not None:
         return odd
-    return _chamfer_of(_nearest(predicted, KDTree(true)), _nearest(true, KDTree(predicted)))
+    return _chamfer_of(*_both_ways(predicted, true))
 
 
 def chamfer_full_and_roi(predicted_points: FloatArray, true_points: FloatArray, roi: FloatArray) -> ChamferPair:
@@ -61,7 +64,7 @@ def chamfer_full_and_roi(predicted_points: FloatArray, true_points: FloatArray, 
     odd = _non_finite_chamfer(predicted, true)
     if odd is not None:
         return ChamferPair(full=odd, roi=chamfer(predicted[predicted_in], true[true_in]))
-    forward, backward = _nearest(predicted, KDTree(true)), _nearest(true, KDTree(predicted))
+    forward, backward = _both_ways(predicted, true)
     full = _chamfer_of(forward, backward)
     if predicted_in.all() and true_in.all():
         return ChamferPair(full=full, roi=full)
@@ -87,6 +90,17 @@ def _non_finite_chamfer(predicted: FloatArray, true: FloatArray) -> float | None
     if np.isfinite(predicted).all() and np.isfinite(true).all():
         return None
     return float("nan") if np.isnan(predicted).any() or np.isnan(true).any() else float("inf")
+
+
+def _both_ways(predicted: FloatArray, true: FloatArray) -> tuple[_Neighbours, _Neighbours]:
+    """Each predicted point's nearest true one, and the reverse."""
+    if len(predicted) + len(true) < _WORTH_A_THREAD:
+        return _nearest(predicted, KDTree(true)), _nearest(true, KDTree(predicted))
+    # A query uses all cores, building a tree only one: so both trees are built at once.
+    with ThreadPoolExecutor(1) as pool:
+        building = pool.submit(KDTree, predicted)
+        true_tree = KDTree(true)
+        return _nearest(predicted, true_tree), _nearest(true, building.result())
 
 
 def _nearest(points: FloatArray, tree: KDTree) -> _Neighbours:
