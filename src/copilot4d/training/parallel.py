@@ -76,10 +76,15 @@ class Parallel:
         else:
             yield
 
-    def clip_gradients(self, max_norm: float) -> torch.Tensor:
-        """Scale all gradients so that their common norm is at most `max_norm`; returns the norm before."""
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), max_norm)
+    def gradient_norm(self) -> torch.Tensor:
+        """The common norm of all gradients, over all shards."""
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+    def clip_gradients(self, max_norm: float, norm: torch.Tensor) -> None:
+        """Scale all gradients, whose common norm is `norm`, so that it is at most `max_norm`."""
+        nn.utils.clip_grads_with_norm_(self.model.parameters(), max_norm, norm)
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[None]:

@@ -1,0 +1,265 @@
+"""What ends a run early: each with a clear message, a documented code and the last checkpoint intact."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import threading
+
+import pytest
+import torch
+
+from copilot4d.errors import DataError, TrainingError
+from copilot4d.training import CheckpointStore, SampleKey, open_checkpoint, train
+from copilot4d.training.data import Batches
+from copilot4d.training.distributed import World
+from copilot4d.training.faults import is_out_of_memory
+from tests.training.toy import Heard, ToyTask, toy_config, toy_recipe
+
+
+@contextlib.contextmanager
+def child(work):
+    """A forked process in a group of its own, which ends with `work()` as its exit code and prints to its pipe."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            os.setsid()
+            with os.fdopen(writing, "w") as out:
+                code = work(lambda text: (out.write(text + "\n"), out.flush()))
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading) as lines:
+        yield pid, lines
+
+
+def exit_code(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+class Telling(Heard):
+    """Passes on all it hears as text."""
+
+    def __init__(self, tell) -> None:
+        super().__init__()
+        self.tell = tell
+
+    def on_log(self, record) -> None:
+        self.tell(record.line())
+
+    def on_message(self, message: str) -> None:
+        self.tell(message)
+
+
+class SignalsItself(ToyTask):
+    """Gets a signal in the middle of a step."""
+
+    def __init__(self, number: int, step: int, times: int = 1) -> None:
+        super().__init__()
+        self.number, self.step, self.times = number, step, times
+
+    def before_step(self, context):
+        if context.counter.step == self.step:
+            for _ in range(self.times):
+                os.kill(os.getpid(), self.number)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stop_signal_finishes_the_step_saves_and_has_its_code(number, code, tmp_path):
+    before = signal.getsignal(number)
+    result = train(SignalsItself(number, step=6), toy_config(tmp_path, save_every=100))
+    assert (result.step, result.finished, result.exit_code) == (7, False, code)
+    assert open_checkpoint(result.checkpoint).step == 7
+    assert signal.getsignal(number) == before
+    assert train(ToyTask(), toy_config(tmp_path, save_every=100)).exit_code == 0
+
+
+def test_a_signal_in_the_last_step_changes_nothing(tmp_path):
+    result = train(SignalsItself(signal.SIGTERM, step=2), toy_config(tmp_path, max_steps=3))
+    assert (result.finished, result.exit_code) == (True, 0)
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path):
+    train(ToyTask(), toy_config(tmp_path, max_steps=2))
+    with pytest.raises(KeyboardInterrupt):
+        train(SignalsItself(signal.SIGINT, step=4, times=2), toy_config(tmp_path))
+    assert CheckpointStore(folder=tmp_path / "checkpoints").newest().step == 2
+
+
+def test_a_real_process_obeys_sigterm_with_workers(tmp_path):
+    """The whole process group gets the signal, as from a scheduler; loader workers must not die of it."""
+    recipe = toy_recipe(cosine_steps=100_000)
+    config = toy_config(tmp_path, recipe=recipe, workers=2, save_every=100_000)
+    with child(lambda tell: train(ToyTask(), config, Telling(tell)).exit_code) as (pid, lines):
+        next(line for line in lines if line.startswith("step      3/100003"))
+        os.killpg(pid, signal.SIGTERM)
+        rest = lines.read()
+    assert exit_code(pid) == 143, rest
+    assert CheckpointStore(folder=tmp_path / "checkpoints").newest().step >= 3
+
+
+def test_outside_the_main_thread_it_trains_without_handlers(tmp_path):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(train(ToyTask(), toy_config(tmp_path, max_steps=2))))
+    thread.start()
+    thread.join()
+    assert results[0].step == 2
+
+
+def poisoned_item(step: int, index: int) -> int:
+    return SampleKey(seed=7, step=step, index=index, batch=8).item(37)
+
+
+def test_nan_in_the_loss_stops_before_the_update(tmp_path):
+    item = poisoned_item(step=3, index=5)
+    with pytest.raises(TrainingError, match=r"step 3: .*not finite.*step_000000002"):
+        train(ToyTask(poison=item), toy_config(tmp_path, save_every=2))
+    report = json.loads((tmp_path / "faults" / "step_000000003_rank_0.json").read_text())
+    assert (report["step"], report["seed"], report["batch"]) == (3, 7, 8)
+    assert report["indices"] == list(range(8))
+    assert report["samples"][5] == {"item": item}
+    assert report["losses"]["total"] == "nan"
+    assert "head.weight" in report["parameters_with_bad_gradients"]
+    assert CheckpointStore(folder=tmp_path / "checkpoints").steps() == [2]
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_bad_gradient_under_a_finite_loss_is_found_too(value, tmp_path):
+    weights = []
+
+    class BadGradient(ToyTask):
+        def loss(self, model, batch, counter):
+            losses = super().loss(model, batch, counter)
+            if counter.step == 2:
+                weights.append((model, model.head.weight.detach().clone()))
+                model.head.weight.register_hook(lambda gradient: torch.full_like(gradient, value))
+            return losses
+
+    with pytest.raises(TrainingError, match=r"step 2: .*gradient norm"):
+        train(BadGradient(), toy_config(tmp_path, accumulation=2))
+    model, before = weights[0]
+    assert torch.equal(model.head.weight, before)
+    report = json.loads((tmp_path / "faults" / "step_000000002_rank_0.json").read_text())
+    assert report["parameters_with_bad_gradients"] == ["head.weight"]
+
+
+def test_a_dead_worker_is_told_and_the_checkpoint_is_intact(tmp_path):
+    with pytest.raises(TrainingError, match=r"loader worker died.*--workers"):
+        train(ToyTask(die=6), toy_config(tmp_path, workers=1, save_every=2, keep_last=9))
+    assert CheckpointStore(folder=tmp_path / "checkpoints").newest().step in (2, 4)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_bad_file_keeps_its_own_message(workers, tmp_path):
+    class BadFile(ToyTask):
+        def sample(self, key):
+            if key.step == 1 and key.index == 3:
+                raise DataError("000003.bin", "points", expected="16 n", found="17", remedy="copy it again")
+            return super().sample(key)
+
+    with pytest.raises(DataError, match=r"000003\.bin: points: expected 16 n, found 17") as caught:
+        train(BadFile(), toy_config(tmp_path, workers=workers))
+    assert caught.value.field == "points"
+
+
+def test_a_bug_in_a_sample_is_not_called_a_dead_worker(tmp_path):
+    class Bug(ToyTask):
+        def sample(self, key):
+            if key.step == 1:
+                raise RuntimeError("DataLoader worker: a message that looks like it")
+            return super().sample(key)
+
+    with pytest.raises(RuntimeError, match="looks like it"):
+        train(Bug(), toy_config(tmp_path, workers=1))
+
+
+def test_a_full_disk_in_a_real_process(tmp_path):
+    """The system itself refuses to write files beyond a limit."""
+    train(ToyTask(), toy_config(tmp_path, max_steps=5))
+
+    def work(tell):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
+        try:
+            train(ToyTask(), toy_config(tmp_path))
+        except TrainingError as error:
+            tell(str(error))
+            return 1
+        return 0
+
+    with child(work) as (pid, lines):
+        said = lines.read()
+    assert exit_code(pid) == 1
+    assert "the disk is full" in said
+    assert "step_000000005, is intact" in said
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step_000000005"]
+    heard = Heard()
+    assert train(ToyTask(), toy_config(tmp_path), heard).finished
+    assert any("going on from step 5" in message for message in heard.messages)
+
+
+def test_out_of_memory_says_what_to_change(tmp_path):
+    class Hungry(ToyTask):
+        def loss(self, model, batch, counter):
+            if counter.step == 1:
+                torch.empty(2**58)
+            return super().loss(model, batch, counter)
+
+    with pytest.raises(TrainingError, match=r"step 1: out of memory.*double --accumulation \(now 2; 4 samples"):
+        train(Hungry(), toy_config(tmp_path, accumulation=2))
+
+
+@pytest.mark.parametrize(
+    ("error", "memory"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (MemoryError(), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate"), True),
+        (RuntimeError("shapes cannot be multiplied"), False),
+        (ValueError("not enough memory"), False),
+    ],
+)
+def test_what_counts_as_out_of_memory(error, memory):
+    assert is_out_of_memory(error) is memory
+
+
+def test_other_errors_of_a_task_are_not_dressed_up(tmp_path):
+    class Broken(ToyTask):
+        def loss(self, model, batch, counter):
+            if counter.step == 1:
+                raise RuntimeError("shapes do not fit")
+            return super().loss(model, batch, counter)
+
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        train(Broken(), toy_config(tmp_path))
+
+
+def test_waiting_for_data_is_measured(tmp_path):
+    import time
+
+    class Slow(ToyTask):
+        def sample(self, key):
+            time.sleep(0.01)
+            return super().sample(key)
+
+    heard = Heard()
+    train(Slow(), toy_config(tmp_path, max_steps=4), heard)
+    assert all(r.waiting > 0.5 for r in heard.records)
+    batches = Batches(Slow(), World(device=torch.device("cpu")), seed=0, batch=4, accumulation=1, first_step=0,
+                      last_step=1, workers=0, prefetch=2)  # fmt: skip
+    with batches:
+        next(batches)
+    assert batches.waited_s >= 0.04
+
+
+def test_the_recipe_clips(tmp_path):
+    """With a tiny clip norm the second moments stay below its square."""
+    recipe = toy_recipe(clip_norm=1e-3)
+    result = train(ToyTask(reinitialise_every=1000), toy_config(tmp_path, recipe=recipe, max_steps=5))
+    moments = open_checkpoint(result.checkpoint).tensors("optimizer")
+    total = sum(float(m.sum()) for n, m in moments.items() if n.endswith("exp_avg_sq"))
+    assert 0 < total <= 1e-6 * (1 - 0.95**5) * 1.01
