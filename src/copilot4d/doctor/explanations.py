@@ -25,6 +25,7 @@ class Explanation:
     title: str
     remedy: str
     mend: Mended
+    label: str = ""  # a short name, for tables
     small: bool = False  # changes the motion of a pair only slightly, so that a small margin must do
 
 
@@ -37,12 +38,14 @@ def usual_explanations() -> list[Explanation]:
             remedy="find out what the poses describe (another sensor, another log, another order?) and write "
             "world_from_lidar of each sweep; `copilot4d doctor --estimate-poses PATH` makes poses from the sweeps",
             mend=lambda poses: se3.identity((len(poses),)),
+            label="none",
         ),
         Explanation(
             code="poses-inverted",
             title="The poses are inverted: they map world to lidar",
             remedy="invert every pose (world_from_lidar = inv(pose)) and write them again",
             mend=se3.invert,
+            label="inverted",
         ),
         _shifted(1), _shifted(-1),
     ]  # fmt: skip
@@ -112,6 +115,7 @@ def _shifted(frames: int) -> Explanation:
         + ("drop the first pose" if frames > 0 else "put the missing first pose in front of the others")
         + ", or look for a sweep that was dropped or doubled at the start",
         mend=mend,
+        label="one frame later" if frames > 0 else "one frame earlier",
         small=True,
     )
 

@@ -34,7 +34,7 @@ class PoseCheck:
 
     pairs: tuple[FramePair, ...] = ()
     given_m: float = float("nan")
-    misfits_m: Mapping[str, float] = field(default_factory=dict)  # by explanation's title
+    misfits_m: Mapping[str, float] = field(default_factory=dict)  # by explanation's label
     verdict: str = "not checked"
     findings: tuple[Finding, ...] = ()
 
@@ -65,7 +65,7 @@ def check_poses(
     few = given[: len(registration.misfits_m)]
     if few.mean() > 1.3 * registration.misfits_m.mean() or few.mean() > _GOOD_FIT_M:
         tried += misfits(unusual_explanations())
-    shown = {e.title: float(np.nanmean(m)) for e, m in tried[:4] if np.isfinite(m).any()}
+    shown = {e.label: float(np.nanmean(m)) for e, m in tried if e.label and np.isfinite(m).any()}
     result = PoseCheck(pairs=tuple(frames), given_m=float(given.mean()), misfits_m=shown)
     return _judged(where, result, working, given, registration, tried)
 

@@ -1,0 +1,98 @@
+"""`copilot4d doctor`: look at a data set and say what is wrong with it, and how to mend it."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from copilot4d.cli.console import console, next_step, track
+from copilot4d.doctor import Report, examine
+from copilot4d.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Look at a data set and say what is wrong with it, and how to mend it.
+
+    Exits with 0 if nothing needs mending and with 1 otherwise. Reads a sample of the sweeps, and the size of every
+    file. Example:
+
+        copilot4d doctor path/to/data --html report.html
+    """
+
+    path: tyro.conf.Positional[Path]
+    """The data set; its format is recognised."""
+    html: Path | None = None
+    """Also write the report as a page with pictures."""
+    drives: tuple[str, ...] = ()
+    """Only these drives, by name."""
+    most_drives: int = 20
+    """Look at so many drives, spread over all."""
+    sweeps: int = 12
+    """Read so many sweeps of each drive, and those of a few pairs."""
+    all: bool = False
+    """Read every sweep of every drive."""
+    estimate_poses: bool = False
+    """First make poses from the sweeps with KISS-ICP (pip install 'copilot4d[poses]') for the drives that have none;
+    where all have some, they are written beside them as poses_estimated.txt."""
+    poses_out: Path | None = None
+    """With --estimate-poses: write the poses into this folder, DRIVE.txt in TUM format, not into the data set."""
+
+
+def run(options: Options) -> int:
+    """Run the verb."""
+    if options.sweeps < 1 or options.most_drives < 1:
+        raise UsageError("--sweeps and --most-drives must be at least 1")
+    if options.poses_out is not None and not options.estimate_poses:
+        raise UsageError("--poses-out says where estimated poses go: add --estimate-poses")
+    if options.estimate_poses:
+        _estimate(options)
+    report = examine(
+        options.path,
+        drives=options.drives,
+        most_drives=options.most_drives,
+        sweeps=options.sweeps,
+        every_sweep=options.all,
+        track=track,
+    )
+    show(report)
+    if options.html is not None:
+        from copilot4d.doctor.html import write_page
+
+        console.print(f"\nWrote {write_page(report, options.html, track)}", markup=False, highlight=False)
+    next_step(next_command(options, report))
+    return 0 if report.healthy else 1
+
+
+def show(report: Report) -> None:
+    """Print a report."""
+    from copilot4d.doctor.report import render
+
+    console.print(render(report), soft_wrap=False, highlight=False)
+
+
+def next_command(options: Options, report: Report) -> str:
+    """What to try now: score a baseline on healthy data, look at pictures, or come back when it is mended."""
+    path = shlex.quote(str(options.path))
+    if report.healthy:
+        setting = next((s for s in ("1s", "3s") if any(d.windows[s] for d in report.drives)), None)
+        if setting is not None:
+            return (
+                f"copilot4d evaluate --model ray_tracing --data {path} --setting {setting} --every 10 --out scores.json"
+            )
+        return f"copilot4d doctor {path} --all"
+    if any(finding.code == "poses-missing" for finding in report.problems) and not options.estimate_poses:
+        return f"copilot4d doctor --estimate-poses {path}"
+    if options.html is None and report.drives:
+        return f"copilot4d doctor {path} --html report.html   (pictures of what is wrong)"
+    return f"copilot4d doctor {path}   (once it is mended)"
+
+
+def _estimate(options: Options) -> None:
+    from copilot4d.doctor.estimate import write_estimated_poses
+
+    for file in write_estimated_poses(options.path, names=options.drives, out=options.poses_out, track=track):
+        console.print(f"Wrote {file}", markup=False, highlight=False)
