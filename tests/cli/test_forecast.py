@@ -240,3 +240,26 @@ def test_says_what_it_wrote_and_ends_with_a_command_that_works(kitti: Path, tmp_
     assert verb == "evaluate"
     parsed = tyro.cli(evaluate_verb.Options, args=arguments)
     assert parsed.model == "copy_last"
+
+
+def test_one_frame_of_the_setting_still_has_a_velocity_if_the_log_has_two_sweeps(tmp_path: Path, capsys) -> None:
+    drive = make_drive(frames=2, rings=6, azimuths=40, yaw_rate=0.5)
+    write_kitti(tmp_path / "two", drive)
+    for frame in (0, 1):  # 0.1 s apart, where the setting's frames are 0.2 s apart
+        assert forecast(tmp_path / "two", tmp_path / "out", "--frame", str(frame)) == 0
+        future = description(tmp_path / "out")["future"]
+        assert {entry["pose_from"] for entry in future} == {"constant velocity"}
+        assert [entry["time_s"] for entry in future] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+        motion = se3.relative_motion(*drive.world_from_lidar)
+        expected = drive.world_from_lidar[frame] @ np.linalg.matrix_power(motion, 10)
+        np.testing.assert_allclose(future[-1]["world_from_lidar"], expected, atol=1e-5)
+    assert capsys.readouterr().out.strip().endswith(f"Next: copilot4d doctor {tmp_path / 'two'}")
+
+
+def test_a_single_sweep_is_forecast_as_seen_by_an_ego_that_stands(tmp_path: Path, capsys) -> None:
+    write_kitti(tmp_path / "one", make_drive(frames=1, rings=6, azimuths=40))
+    assert forecast(tmp_path / "one", tmp_path / "out", "--frame", "0", "--setting", "3s") == 0
+    assert "stands still" in capsys.readouterr().out
+    future = description(tmp_path / "out")["future"]
+    assert {entry["pose_from"] for entry in future} == {"standing still"}
+    assert [entry["time_s"] for entry in future] == pytest.approx([0.6, 1.2, 1.8, 2.4, 3.0])

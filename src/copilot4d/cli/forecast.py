@@ -11,7 +11,7 @@ from copilot4d.cli.console import console, next_step, track
 from copilot4d.cli.forecast_files import prepare_folder, write_description, write_pictures, write_sweeps
 from copilot4d.cli.forecast_moment import Moment, Route, choose_moment, plan_route
 from copilot4d.datasets import open_dataset
-from copilot4d.datasets.windows import frame_rule
+from copilot4d.datasets.windows import frame_rule, protocol_windows
 from copilot4d.forecast import load_forecaster
 
 
@@ -80,13 +80,19 @@ def run(options: Options) -> int:
         _say(f"  {other}")
     for reason in moment.skipped:
         _say(f"skipped: {reason}")
-    next_step(
-        shlex.join(
-            ["copilot4d", "evaluate", "--model", options.model, "--data", str(options.data),
-             "--drives", moment.drive.name, "--setting", options.setting, "--out", "scores.json"]
-        )
-    )  # fmt: skip
+    next_step(shlex.join(["copilot4d", *_next_command(options, moment)]))
     return 0
+
+
+def _next_command(options: Options, moment: Moment) -> list[str]:
+    """Score the whole drive; where nothing of it can be scored, look at the data."""
+    windows = protocol_windows({moment.drive.name: moment.drive}, options.setting)
+    if not any(window.complete for window in windows):
+        return ["doctor", str(options.data)]
+    return [
+        "evaluate", "--model", options.model, "--data", str(options.data), "--drives", moment.drive.name,
+        "--setting", options.setting, "--out", "scores.json",
+    ]  # fmt: skip
 
 
 def _say_what_is_forecast(options: Options, moment: Moment, route: Route) -> None:
@@ -96,11 +102,11 @@ def _say_what_is_forecast(options: Options, moment: Moment, route: Route) -> Non
         f"{moment.past_frames[-1]}, from {seen} past sweep{'' if seen == 1 else 's'}"
         + ("" if seen == wanted else f" (the {options.setting} setting has {wanted})")
     )
-    if (onwards := route.sources.count("constant velocity")) > 0:
-        _say(
-            f"The log has no sweep for the last {onwards} of these (it ends there, or sweeps are missing): the ego's "
-            "motion is continued at constant velocity."
-        )
+    if (onwards := route.frames.count(None)) > 0 and "file" not in route.sources:
+        how = "goes on at constant velocity"
+        if "standing still" in route.sources:
+            how = "stands still, because one sweep does not tell its velocity"
+        _say(f"The log has no sweep for the last {onwards} of these (it ends, or sweeps are missing): the ego {how}.")
     if "file" in route.sources:
         _say(f"The ego's future poses come from {options.future_poses}; the log's own future is no truth for them.")
 

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from copilot4d.datasets import Dataset
 from copilot4d.datasets.pose_files import read_kitti_poses, read_tum_poses
-from copilot4d.datasets.windows import Window, explain_missing, frame_rule, protocol_windows, window_at
+from copilot4d.datasets.windows import SECONDS, Window, explain_missing, frame_rule, protocol_windows, window_at
 from copilot4d.errors import DataError, ProtocolError, UsageError
 from copilot4d.forecast import continue_motion
 from copilot4d.geometry import Drive, Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
 
 OnBadSweep = Literal["raise", "skip"]
-PoseSource = Literal["log", "constant velocity", "file"]
+PoseSource = Literal["log", "constant velocity", "standing still", "file"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,20 +99,32 @@ def plan_route(moment: Moment, setting: str, poses_file: Path | None) -> Route:
     """Where the ego goes: as the log says, then onwards at constant velocity; or as a file of poses says."""
     drive, window = moment.drive, moment.window
     rule = frame_rule(drive, setting)
-    times = _future_times_ns(drive, window, rule.n_out, rule.step)
+    spacing_s = rule.step * drive.interval_s if len(drive) > 1 else SECONDS[setting] / rule.n_out
+    times = _future_times_ns(drive, window, rule.n_out, round(spacing_s * 1e9))
     if poses_file is not None:
         return _route_from_file(moment, poses_file, times)
-    known = drive.world_from_lidar[[*window.past, *window.future]]
     missing = rule.n_out - len(window.future)
-    onwards = continue_motion(known, missing)
+    onwards = _onwards(drive, window, missing, rule.step)
     sources: list[PoseSource] = ["log"] * len(window.future)
-    sources += ["constant velocity"] * missing
+    sources += ["constant velocity" if len(drive) > 1 else "standing still"] * missing
     return Route(
         world_from_lidar=np.concatenate([drive.world_from_lidar[list(window.future)], onwards]),
         timestamps_ns=times,
         sources=tuple(sources),
         frames=(*window.future, *(None,) * missing),
     )
+
+
+def _onwards(drive: Drive, window: Window, count: int, step: int) -> FloatArray:
+    """(count, 4, 4): the ego's motion goes on as in its last step; a window of one frame asks the log's next sweep."""
+    known = drive.world_from_lidar[[*window.past, *window.future]]
+    if len(known) > 1 or len(drive) == 1:
+        return continue_motion(known, count)
+    beside = [window.reference - 1, window.reference] if window.reference else [0, 1]
+    start, stop = drive.timestamps_ns[beside]
+    steps = max(1, round(step * drive.interval_s * 1e9 / (stop - start)))  # of the log, in one of the setting
+    one = se3.relative_motion(*drive.world_from_lidar[beside])
+    return continue_motion(np.stack([known[0] @ se3.invert(one), known[0]]), count * steps)[steps - 1 :: steps]
 
 
 def _route_from_file(moment: Moment, path: Path, times: NDArray[np.int64]) -> Route:
@@ -152,10 +164,8 @@ def _columns(path: Path) -> int:
     return len(next((words for words in content if words), []))
 
 
-def _future_times_ns(drive: Drive, window: Window, count: int, step: int) -> NDArray[np.int64]:
+def _future_times_ns(drive: Drive, window: Window, count: int, spacing_ns: int) -> NDArray[np.int64]:
     """The log's own times of the future frames it has, then on at its rate."""
     known = drive.timestamps_ns[[window.reference, *window.future]]
-    interval_s = drive.interval_s if len(drive) > 1 else 0.1
-    spacing_ns = round(step * interval_s * 1e9)
     onwards = known[-1] + spacing_ns * np.arange(1, count - len(window.future) + 1)
     return np.concatenate([known[1:], onwards]).astype(np.int64)
