@@ -1,0 +1,1 @@
+"""Network parts that the tokenizer and the world model share. All feature maps are channels last."""
