@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,12 +39,16 @@ def read_feather(path: Path) -> PointFile:
     except (pa.ArrowException, ValueError, KeyError, NotImplementedError, MemoryError) as error:
         raise damaged(path, "a whole .feather file (version 2)", error) from error
     names, rows = table.column_names, table.num_rows
-    intensity = next((name for name in INTENSITY_NAMES if name in names), None)
-    return PointFile(
-        points=_columns(batches, _POSITIONS, rows),
-        intensity=None if intensity is None else _columns(batches, (intensity,), rows)[:, 0],
-        origins=_columns(batches, ORIGIN_NAMES, rows) if all(name in names for name in ORIGIN_NAMES) else None,
-    )
+    intensity_name = next((name for name in INTENSITY_NAMES if name in names), None)
+    points, finite = _columns(batches, _POSITIONS, rows)
+    intensity = origins = None
+    if intensity_name is not None:
+        column, also_finite = _columns(batches, (intensity_name,), rows)
+        intensity, finite = column[:, 0], finite and also_finite
+    if all(name in names for name in ORIGIN_NAMES):
+        origins, also_finite = _columns(batches, ORIGIN_NAMES, rows)
+        finite = finite and also_finite
+    return PointFile(points=points, intensity=intensity, origins=origins, known_finite=finite)
 
 
 def write_feather(path: Path, fields: Mapping[str, Array]) -> None:
@@ -71,13 +76,18 @@ def _read_table(path: Path, source: pa.NativeFile) -> pa.Table:
     return pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=indices)).read_all()
 
 
-def _columns(batches: list[pa.RecordBatch], names: tuple[str, ...], rows: int) -> NDArray[np.float32]:
-    """(rows, len(names)) float32. Values that are null become NaN, which the check of the whole file reports."""
+def _columns(batches: list[pa.RecordBatch], names: tuple[str, ...], rows: int) -> tuple[NDArray[np.float32], bool]:
+    """(rows, len(names)) float32, and whether all are finite, seen while they are fresh in the processor's cache.
+
+    Values that are null become NaN.
+    """
     columns = np.empty((len(names), rows), dtype=np.float32)
-    start = 0
+    squares, start = 0.0, 0
     with np.errstate(over="ignore", invalid="ignore"):
         for batch in batches:
             for k, name in enumerate(names):
-                columns[k, start : start + batch.num_rows] = batch.column(name).to_numpy(zero_copy_only=False)
+                part = columns[k, start : start + batch.num_rows]
+                part[:] = batch.column(name).to_numpy(zero_copy_only=False)
+                squares += float(np.dot(part, part))
             start += batch.num_rows
-    return columns.T
+    return columns.T, math.isfinite(squares)

@@ -210,7 +210,7 @@ def _parse_time(path: Path, number: int, text: str) -> int:
     whole, _, fraction = text.partition(".")
     try:
         moment = datetime.strptime(whole, "%Y-%m-%d %H:%M:%S").replace(tzinfo=timezone.utc)
-        if moment.year < 1970 or (fraction and not re.fullmatch(r"[0-9]{1,9}", fraction)):
+        if not 1970 <= moment.year < 2200 or (fraction and not re.fullmatch(r"[0-9]{1,9}", fraction)):
             raise ValueError(text)
     except ValueError as error:
         raise DataError(

@@ -129,10 +129,12 @@ def write_npz(path: Path, fields: Mapping[str, Array]) -> None:
 
 def _from_rows(path: Path, rows: Array, names: tuple[str, ...], known_finite: bool = False) -> PointFile:
     """Rows of float32 -> PointFile; positions that are the first three columns stay a view of the rows."""
+    if names == KITTI_COLUMNS:  # without looking names up: this is the path of most sweeps ever read
+        return PointFile(points=rows[:, :3], intensity=rows[:, 3], known_finite=known_finite)
     if names[:3] != ("x", "y", "z"):
         return from_fields(path, {name: rows[:, k] for k, name in enumerate(names)})
     intensity = next((rows[:, names.index(name)] for name in INTENSITY_NAMES if name in names), None)
-    has_origins = ORIGIN_NAMES[0] in names and all(name in names for name in ORIGIN_NAMES)
+    has_origins = all(name in names for name in ORIGIN_NAMES)
     origins = rows[:, [names.index(name) for name in ORIGIN_NAMES]] if has_origins else None
     return PointFile(points=rows[:, :3], intensity=intensity, origins=origins, known_finite=known_finite)
 

@@ -57,7 +57,11 @@ def write_points(path: str | Path, points: Array, intensity: Array | None = None
 
 def suffix_of(path: Path) -> str:
     """ ".bin", ".npy", ..., in lower case; ".pcd.bin" (nuScenes) counts as one suffix."""
-    return ".pcd.bin" if path.name.lower().endswith(".pcd.bin") else path.suffix.lower()
+    name = path.name.lower()
+    if name.endswith(".pcd.bin"):
+        return ".pcd.bin"
+    dot = name.rfind(".")
+    return name[dot:] if dot > 0 else ""
 
 
 def _read(path: Path, columns: Sequence[str] | None) -> PointFile:
