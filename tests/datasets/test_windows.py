@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copilot4d.datasets.windows import SETTINGS, Window, explain_missing, frame_rule, protocol_windows, read_clip
+from copilot4d.datasets.windows import (
+    SETTINGS,
+    Window,
+    explain_missing,
+    frame_rule,
+    protocol_windows,
+    read_clip,
+    window_at,
+)
 from copilot4d.errors import ProtocolError, UsageError
 from copilot4d.geometry import Drive, Sweep, se3
 from tests.support.real_data import real_data
@@ -263,3 +271,13 @@ def test_the_real_kitti_drives_use_every_sweep_and_every_third():
     n = len(stamps)
     assert sum(w.complete for w in one) == n - 9
     assert sum(w.complete for w in three) == n - 27
+
+
+def test_window_at_is_the_protocols_window_and_exists_for_every_frame():
+    drive = timeline(63, format="argoverse2", name="log")
+    for window in protocol_windows({"log": drive}, "1s"):
+        assert window_at(drive, window.reference, "1s") == window
+    assert window_at(drive, 11, "1s").past == (3, 5, 7, 9, 11)
+    for outside in (-1, 63):
+        with pytest.raises(UsageError, match=r"frames 0\.\.62"):
+            window_at(drive, outside, "1s")

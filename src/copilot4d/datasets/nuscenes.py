@@ -86,9 +86,8 @@ def open(root: str | Path, sweeps: Literal["keyframes", "all"] = "keyframes") ->
 def read_sweep_file(path: Path) -> PointFile:
     """One .pcd.bin (x right, y forward, z up, intensity, ring) in our axes: (x, y, z) -> (y, -x, z)."""
     file = read_points(path, columns=COLUMNS)
-    x_right = file.points[:, 0].copy()
-    file.points[:, 0] = file.points[:, 1]
-    np.negative(x_right, out=file.points[:, 1])
+    x_and_y = file.points[:, :2].view(np.complex64)  # a quarter turn in place: (x + iy) (-i) = y - ix, in one pass
+    np.multiply(x_and_y, np.complex64(-1j), out=x_and_y)
     return file
 
 
