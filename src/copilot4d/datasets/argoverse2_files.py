@@ -35,6 +35,8 @@ def read_sweep_file(path: Path, *, lidar_from_ego: FloatArray, lower_origin: Flo
     points, origins, intensity = _empty(count, 3), _empty(count, 3), _empty(count)
     at = 0
     for batch in table.to_batches():
+        if not len(batch):
+            continue
         rows = slice(at, at + len(batch))
         xyz = [_floats(path, name, batch.column(name)) for name in "xyz"]
         lasers = _integers(path, "laser_number", batch.column("laser_number"))
