@@ -107,6 +107,11 @@ def test_age_decides_between_points_of_almost_one_angle() -> None:
     assert mean_depth(0.2) == pytest.approx(14)
 
 
+def test_an_age_shows_in_the_name() -> None:
+    assert RayTracing().name == "ray_tracing"
+    assert RayTracing(age_deg=0.1).name == "ray_tracing_age_0.1"
+
+
 def test_age_cannot_be_negative() -> None:
     with pytest.raises(UsageError, match="at least 0"):
         RayTracing(age_deg=-0.1)

@@ -23,15 +23,15 @@ class RayTracing:
     nothing to sample.
 
     age_deg: how many degrees further off a point counts for each sweep that it is older than the newest. At 0, the
-    published definition, a car that moves leaves a trail of all its past places; a small age_deg thins it out.
+    published definition, a car that moves leaves a trail of all its past places; a small age_deg thins it out. The name
+    says it, so that scores of the two never pass for each other.
     """
 
-    name: str = "ray_tracing"
-
-    def __init__(self, *, age_deg: float = 0.0) -> None:
+    def __init__(self, *, age_deg: float = 0.0, name: str | None = None) -> None:
         if not 0 <= age_deg < np.inf:
             raise UsageError(f"RayTracing(age_deg) must be at least 0 degrees, got {age_deg}")
         self.age_deg = age_deg
+        self.name = name or ("ray_tracing" if age_deg == 0 else f"ray_tracing_age_{age_deg:g}")
 
     def forecast(
         self,
@@ -68,15 +68,6 @@ class RayTracing:
             return None
         ages = np.arange(len(past))[::-1]
         return np.repeat(np.deg2rad(self.age_deg) * ages, [len(sweep) for sweep in past])
-
-
-class RecentRayTracing(RayTracing):
-    """`ray_tracing` that trusts newer sweeps a little more (docs/baselines.md has the measurement)."""
-
-    name: str = "ray_tracing_recent"
-
-    def __init__(self, *, age_deg: float = 0.05) -> None:
-        super().__init__(age_deg=age_deg)
 
 
 def gather(past: Sequence[Sweep], world_from_reference: FloatArray) -> NDArray[np.float32]:

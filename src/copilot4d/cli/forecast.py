@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from copilot4d.cli.console import console, next_step, track
-from copilot4d.cli.forecast_files import prepare_folder, write_description, write_pictures, write_sweeps
+from copilot4d.cli.forecast_files import check_folder, prepare_folder, write_description, write_pictures, write_sweeps
 from copilot4d.cli.forecast_moment import Moment, Route, choose_moment, plan_route
 from copilot4d.datasets import open_dataset
 from copilot4d.datasets.windows import frame_rule, protocol_windows
@@ -55,15 +55,16 @@ class Options:
 
 def run(options: Options) -> int:
     """Forecast, write, and say what was written."""
+    check_folder(options.out)
     forecaster = load_forecaster(options.model)
     dataset = open_dataset(options.data)
     moment = choose_moment(dataset, options.drive, options.frame, options.setting, options.on_bad_sweep)
     route = plan_route(moment, options.setting, options.future_poses)
     _say_what_is_forecast(options, moment, route)
-    prepare_folder(options.out)
     forecast = forecaster.forecast(
         moment.past, route.world_from_lidar, guidance=options.guidance, steps=options.steps, seed=options.seed
     )
+    prepare_folder(options.out)
     paths = write_sweeps(options.out, forecast, options.format, track)
     pictures = []
     if options.pictures:

@@ -22,10 +22,14 @@ JSON_NAME = "forecast.json"
 FORMATS = ("ply", "bin", "npz")
 
 
-def prepare_folder(out: Path) -> None:
-    """Make the folder. Point files of an earlier forecast are removed: theirs and the new ones must not mix."""
+def check_folder(out: Path) -> None:
+    """Complain before the work, not after it."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out {out} is a file; name a folder")
+
+
+def prepare_folder(out: Path) -> None:
+    """Make the folder. Point files of an earlier forecast are removed: theirs and the new ones must not mix."""
     out.mkdir(parents=True, exist_ok=True)
     if (out / JSON_NAME).exists():
         for suffix in FORMATS:

@@ -116,7 +116,7 @@ def plan_route(moment: Moment, setting: str, poses_file: Path | None) -> Route:
 
 
 def _onwards(drive: Drive, window: Window, count: int, step: int) -> FloatArray:
-    """(count, 4, 4): the ego's motion goes on as in its last step; a window of one frame asks the log's next sweep."""
+    """(count, 4, 4): the ego's motion goes on as in its last step; a window of one frame asks a sweep beside it."""
     known = drive.world_from_lidar[[*window.past, *window.future]]
     if len(known) > 1 or len(drive) == 1:
         return continue_motion(known, count)
