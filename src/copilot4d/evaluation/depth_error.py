@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pykdtree.kdtree import KDTree
 
-from copilot4d.geometry import Rays, inside_box
+from copilot4d.geometry import inside_box, rays_through
 from copilot4d.geometry.se3 import FloatArray
 
 MIN_RANGE_M = 0.01  # nearer returns carry no direction
@@ -71,23 +71,24 @@ class RayErrors:
         return float(np.median(self.valid_l1)), float(np.median(self.valid_absrel))
 
 
-def clamp_to_roi(rays: Rays, depths: FloatArray, roi: FloatArray) -> ClampedRays:
-    """Cut rays that end at `depths` (N,) to the ROI.
+def clamp_to_roi(origins: FloatArray, ends: FloatArray, roi: FloatArray) -> ClampedRays:
+    """Cut rays from `origins` (N, 3) to `ends` (N, 3) to the ROI.
 
     An end inside stays. An end outside moves back along its ray to the first face whose hit lies in the ROI inflated
     by 2 cm; ends within those 2 cm stay. Where the origin lies outside the inflated ROI and the end outside the ROI,
     the origin moves forward to the entry, and an end that lies before the entry moves there too.
     """
-    dtype = rays.origins.dtype
-    ends = rays.points_at(depths)
-    origins = np.array(rays.origins)
-    enters, stuck = np.ones(len(rays), dtype=bool), np.zeros(len(rays), dtype=bool)
+    dtype = ends.dtype
+    origins, ends = np.array(origins), np.array(ends)  # copies: rows change below
+    enters, stuck = np.ones(len(ends), dtype=bool), np.zeros(len(ends), dtype=bool)
     outside = np.flatnonzero(~inside_box(ends, np.asarray(roi, dtype=dtype)))
     if len(outside) == 0:
         return ClampedRays(origins, ends, enters, stuck)
 
     band = _inflated(roi, dtype)
-    start, direction, end, depth = origins[outside], rays.directions[outside], ends[outside], depths[outside]
+    start, end = origins[outside], ends[outside]
+    rays, depth = rays_through(end, start)
+    direction = rays.directions
     away = ~inside_box(start, band)
     if away.any():
         entry = _first_face(start[away], direction[away], roi, band)
@@ -126,15 +127,18 @@ def _first_face(starts: FloatArray, directions: FloatArray, roi: FloatArray, ban
     return first
 
 
-def depth_errors(rays: Rays, true_depths: FloatArray, predicted_depths: FloatArray, roi: FloatArray) -> RayErrors:
-    """Errors of predicted depths (N,) on the true rays, both ends clamped to the ROI.
+def depth_errors(
+    origins: FloatArray, true_points: FloatArray, predicted_depths: FloatArray, roi: FloatArray
+) -> RayErrors:
+    """Errors of predicted depths (N,) on the rays from origins (N, 3) to true points (N, 3), all clamped to the ROI.
 
     With e = |gt_c - pred_c| between the clamped ends and o_c the clamped origin: L1 is e, AbsRel is e / |gt_c - o_c|;
     a ray that never enters the ROI, or of which no more than 1 cm is left, is not valid.
     """
+    rays, true_depths = rays_through(true_points, origins)
     counted = true_depths > MIN_RANGE_M
-    true = clamp_to_roi(rays, true_depths, roi)
-    predicted = clamp_to_roi(rays, predicted_depths, roi)
+    true = clamp_to_roi(origins, true_points, roi)
+    predicted = clamp_to_roi(origins, rays.points_at(predicted_depths), roi)
     left = np.linalg.norm(true.ends - true.origins, axis=-1)
     stuck = (true.stuck | predicted.stuck) & true.enters & counted
     valid = counted & true.enters & ~stuck & (left > MIN_RANGE_M)

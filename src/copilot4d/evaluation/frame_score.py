@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from copilot4d.errors import ForecastError, ProtocolError, UsageError
 from copilot4d.evaluation.chamfer import chamfer_full_and_roi
 from copilot4d.evaluation.depth_error import RayErrors, depth_errors, nearest_depths, raw_depth_errors
-from copilot4d.geometry import inside_box, rays_through
+from copilot4d.geometry import inside_box
 from copilot4d.geometry.se3 import FloatArray
 
 Pairing = Literal["ray", "nearest"]
@@ -164,14 +164,14 @@ def _ray_errors(
     """Errors of all rays, and of those that end in the ROI. None where there is no prediction to pair with."""
     dtype: np.dtype[np.floating[Any]] = np.dtype(np.float32 if parity else np.float64)
     predicted, true, origin = predicted_points.astype(dtype), true_points.astype(dtype), origin.astype(dtype)
-    rays, true_depths = rays_through(true, origin)
+    origins = np.broadcast_to(origin, true.shape)
 
     def errors_of(depths: FloatArray | None, keep: NDArray[np.bool_] | slice) -> RayErrors | None:
         if depths is None:
             return None
         if not clamp:
-            return raw_depth_errors(true_depths[keep], depths, parity=parity)
-        return depth_errors(rays[keep], true_depths[keep], depths, roi)
+            return raw_depth_errors(np.linalg.norm(true[keep] - origins[keep], axis=-1), depths, parity=parity)
+        return depth_errors(origins[keep], true[keep], depths, roi)
 
     everything = slice(None)
     if pairing == "ray":
@@ -189,8 +189,9 @@ def _ray_errors(
         return errors, None
     if not rows_answer_rays:  # a free cloud is not cropped by the rays it does not have
         return errors, None if errors is None else errors.select(true_in_roi)
-    inner = (predicted[true_in_roi], true[true_in_roi], np.broadcast_to(origin, true.shape)[true_in_roi])
-    return errors, errors_of(_paired_by_angle(*inner, rows_answer_rays), true_in_roi)
+    inner_origin = origin if origin.ndim == 1 else origin[true_in_roi]
+    depths = _paired_by_angle(predicted[true_in_roi], true[true_in_roi], inner_origin, rows_answer_rays)
+    return errors, errors_of(depths, true_in_roi)
 
 
 def _paired_by_angle(
