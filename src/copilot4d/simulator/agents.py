@@ -14,7 +14,7 @@ from copilot4d.simulator.shapes import Shape
 from copilot4d.simulator.street import Street
 
 STEP_S = 0.05
-EGO_SHAPE = shapes.car(4.75, 1.82, 1.50)
+EGO_SHAPE = shapes.ego_car()
 SLOT_M = 14.0  # cars start in slots of this length, so that none overlaps another
 WALK_SLOT_M = 4.0
 

@@ -145,20 +145,32 @@ def _truth(simulation: Simulation, object_ids: NDArray[np.int32], time_s: float)
 
 
 def _world_from_lidar(simulation: Simulation, sensor: LidarSensor, time_s: float) -> FloatArray:
-    x, y, _, yaw = simulation.poses_at(time_s)[0]
-    return lidar_pose(simulation.street.ground.hills, sensor, x, y, yaw)
+    x, y, z, yaw = simulation.poses_at(time_s)[0]
+    sway = _sway(simulation.street.seed, time_s)
+    return lidar_pose(simulation.street.ground.hills, sensor, np.array([x, y, z]), yaw, pitch=sway[0], roll=sway[1])
 
 
-def lidar_pose(hills: Hills, sensor: LidarSensor, x: float, y: float, yaw: float) -> FloatArray:
-    """world_from_lidar of an ego that stands at (x, y) on the hills and looks along `yaw`."""
-    xy = np.array([x, y])
-    rise_x, rise_y = hills.slope(xy)
+def lidar_pose(
+    hills: Hills, sensor: LidarSensor, base: FloatArray, yaw: float, *, pitch: float = 0.0, roll: float = 0.0
+) -> FloatArray:
+    """world_from_lidar of an ego whose middle stands at `base` (3,) on the slope there and looks along `yaw`."""
+    rise_x, rise_y = hills.slope(base[:2])
     up = np.array([-rise_x, -rise_y, 1.0])
     up /= np.linalg.norm(up)
     forward = np.array([np.cos(yaw), np.sin(yaw), 0.0])
     forward -= up * (forward @ up)
     forward /= np.linalg.norm(forward)
     rotation = np.stack([forward, np.cross(up, forward), up], axis=-1)
-    base = np.array([x, y, float(hills.at(xy))])
+    nod = np.array([[np.cos(pitch), 0.0, np.sin(pitch)], [0.0, 1.0, 0.0], [-np.sin(pitch), 0.0, np.cos(pitch)]])
+    lean = np.array([[1.0, 0.0, 0.0], [0.0, np.cos(roll), -np.sin(roll)], [0.0, np.sin(roll), np.cos(roll)]])
+    rotation = rotation @ nod @ lean
     mount = rotation @ np.array([sensor.mount_x_m, 0.0, sensor.mount_z_m])
     return se3.from_rotation_translation(rotation, base + mount)
+
+
+def _sway(seed: int, time_s: float) -> FloatArray:
+    """(2,) pitch and roll of the body on its springs, radians: a mount a little off level, and a slow rocking."""
+    rng = random_numbers.uniform(random_numbers.key(seed, random_numbers.EGO), np.arange(10)).reshape(2, 5)
+    level = np.deg2rad(0.5) * (2 * rng[:, 0] - 1)
+    rocking = np.sin(2 * np.pi * ((0.5 + rng[:, 1:3]) * time_s + rng[:, 3:5])).sum(axis=1)
+    return np.asarray(level + np.deg2rad(0.15) * rocking)

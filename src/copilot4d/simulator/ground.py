@@ -17,6 +17,8 @@ COARSE = 8  # fine cells along a coarse cell of the ray caster's grid
 MARGIN_M = 80.0  # ground beyond the outermost junctions
 GARDEN, PAVEMENT, ROAD = range(3)  # land use
 KERB_M = 0.12
+CROSSFALL = 0.022  # roads fall away from their middle by this much per metre, and the water runs off
+RIDE_M = -CROSSFALL * 1.65  # how high vehicles stand on it, in the middle of the lane beside the centre line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +69,16 @@ def draw_ground(seed: int, road_map: RoadMap, relief_m: float) -> Ground:
     extent = road_map.junctions.max(axis=0) + MARGIN_M - low
     shape = (np.ceil(extent / (CELL_M * COARSE)).astype(int) * COARSE).tolist()
     use = np.zeros(shape, dtype=np.uint8)
-    for line in _pavements_and_roads(road_map):
-        _paint(use, low, *line)
+    fall = np.zeros(shape, dtype=np.float32)
+    for points, value, lateral_m in _pavements_and_roads(road_map):
+        index = np.floor((points - low) / CELL_M).astype(np.int64)
+        use[index[:, 0], index[:, 1]] = value
+        fall[index[:, 0], index[:, 1]] = -CROSSFALL * lateral_m
     hills = _draw_hills(rng, relief_m)
+    fall = ndimage.uniform_filter(fall, 9)  # no step where a road runs into its junction
     step = np.where(use == ROAD, 0.0, KERB_M).astype(np.float32)
     rough = _roughness(rng, shape) * (use == GARDEN)
-    cells = step + rough
+    cells = step + rough + fall
     corner = np.pad(cells, 1, mode="edge")
     corner = 0.25 * (corner[:-1, :-1] + corner[1:, :-1] + corner[:-1, 1:] + corner[1:, 1:])
     height = (corner + _hill_raster(hills, low, corner.shape)).astype(np.float32)
@@ -80,7 +86,7 @@ def draw_ground(seed: int, road_map: RoadMap, relief_m: float) -> Ground:
 
 
 def _draw_hills(rng: np.random.Generator, relief_m: float) -> Hills:
-    length = rng.uniform(160.0, 420.0, 4)
+    length = rng.uniform(120.0, 420.0, 4)
     bearing = rng.uniform(0.0, 2 * np.pi, 4)
     wave = (2 * np.pi / length)[:, None] * np.stack([np.cos(bearing), np.sin(bearing)], axis=-1)
     height = relief_m * rng.uniform(0.1, 1.0, 4) * length / 420.0  # short waves are low: slopes stay gentle
@@ -103,18 +109,19 @@ def _roughness(rng: np.random.Generator, shape: list[int]) -> FloatArray:
     tile = 512
     fine = ndimage.zoom(rng.random((tile // 4, tile // 4), dtype=np.float32), 4, order=1, mode="grid-wrap", grid_mode=True)
     bank = ndimage.zoom(rng.random((8, 8), dtype=np.float32), 64, order=1, mode="grid-wrap", grid_mode=True)
-    rough = 0.12 * fine + 0.5 * bank**2
+    rough = 0.12 * fine + 0.7 * bank**2 - 0.15
     times = (-(-shape[0] // tile), -(-shape[1] // tile))
     return np.asarray(np.tile(rough, times)[: shape[0], : shape[1]], dtype=np.float32)
 
 
-def _pavements_and_roads(road_map: RoadMap) -> list[tuple[FloatArray, int]]:
-    """Points that cover each strip densely, lowest land use first."""
+def _pavements_and_roads(road_map: RoadMap) -> list[tuple[FloatArray, int, FloatArray]]:
+    """Points that cover each strip densely, their land use and their distance from the road's middle."""
     pavements, roads = [], []
     for road in road_map.roads:
         strip = _strip(road, -road.kerb_right_m - PAVEMENT_WIDTH_M, road.kerb_left_m + PAVEMENT_WIDTH_M)
-        pavements.append((strip, PAVEMENT))
-        roads.append((_strip(road, -road.kerb_right_m, road.kerb_left_m), ROAD))
+        pavements.append((strip[0], PAVEMENT, strip[1]))
+        strip = _strip(road, -road.kerb_right_m, road.kerb_left_m)
+        roads.append((strip[0], ROAD, strip[1]))
     for junction in range(len(road_map.junctions)):
         corners = {PAVEMENT: [], ROAD: []}  # type: dict[int, list[FloatArray]]
         for r, end in road_map.at(junction):
@@ -122,19 +129,21 @@ def _pavements_and_roads(road_map: RoadMap) -> list[tuple[FloatArray, int]]:
             for side in (1, -1):
                 for use, extra in ((ROAD, 0.0), (PAVEMENT, PAVEMENT_WIDTH_M)):
                     corners[use].append(road.centre[i] + side * (road.kerb_m(side) + extra) * road.normal[i])
-        pavements.append((_star(road_map.junctions[junction], corners[PAVEMENT]), PAVEMENT))
-        roads.append((_star(road_map.junctions[junction], corners[ROAD]), ROAD))
+        for use, kept in ((PAVEMENT, pavements), (ROAD, roads)):
+            star = _star(road_map.junctions[junction], corners[use])
+            kept.append((star, use, np.full(len(star), 2.0)))
     return pavements + roads
 
 
-def _strip(road: Road, right_m: float, left_m: float) -> FloatArray:
+def _strip(road: Road, right_m: float, left_m: float) -> tuple[FloatArray, FloatArray]:
     line = np.repeat(road.centre, 6, axis=0)[: 6 * len(road.centre) - 5]
     normal = np.repeat(road.normal, 6, axis=0)[: len(line)]
     between = np.tile(np.arange(6) / 6.0, len(road.centre))[: len(line), None]
     onward = np.vstack([np.repeat(road.centre[1:], 6, axis=0), road.centre[-1:]])
     line = line + between * (onward - line)
     lateral = np.arange(right_m, left_m, 0.17)
-    return np.asarray(line[:, None, :] + lateral[None, :, None] * normal[:, None, :]).reshape(-1, 2)
+    points = line[:, None, :] + lateral[None, :, None] * normal[:, None, :]
+    return points.reshape(-1, 2), np.tile(np.abs(lateral), len(line))
 
 
 def _star(middle: FloatArray, corners: list[FloatArray]) -> FloatArray:
@@ -145,11 +154,6 @@ def _star(middle: FloatArray, corners: list[FloatArray]) -> FloatArray:
     weights = np.stack([u[inside], v[inside]], axis=-1)
     fans = [weights @ (np.stack([a, b]) - middle) + middle for a, b in zip(around, around[1:] + around[:1], strict=True)]
     return np.concatenate(fans)
-
-
-def _paint(use: NDArray[np.uint8], low: FloatArray, points: FloatArray, value: int) -> None:
-    index = np.floor((points - low) / CELL_M).astype(np.int64)
-    use[index[:, 0], index[:, 1]] = value
 
 
 def _coarse_top(height: NDArray[np.float32]) -> NDArray[np.float32]:

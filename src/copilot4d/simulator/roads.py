@@ -30,7 +30,7 @@ class StreetOptions:
     max_lanes: int = 2  # lanes per direction: each road has between 1 and this many
     spacing_m: tuple[float, float] = (95.0, 150.0)  # between neighbouring junctions
     curve: float = 0.3  # radians by which a road may leave its junction off the straight line
-    relief_m: float = 1.6  # height of the gentle hills
+    relief_m: float = 2.2  # height of the gentle hills
     cars: int = 30  # moving cars, vans and buses
     cyclists: int = 5
     pedestrians: int = 26

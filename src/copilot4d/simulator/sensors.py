@@ -35,7 +35,7 @@ class LidarSensor:
     mount_x_m: float = 0.0  # ahead of the middle of the vehicle
     mount_z_m: float = 1.73  # above the road
     lost_share: float = 0.005  # returns lost for no visible reason
-    weak_return: float = 0.035  # reflectivity x cosine below which half of the returns are lost at 30 m
+    weak_return: float = 0.004  # reflectivity x cosine below which half of the returns are lost at 30 m
     rotates: bool = True  # False: the whole sweep is taken at one moment
 
     def __post_init__(self) -> None:

@@ -71,6 +71,18 @@ def car(length: float = 4.3, width: float = 1.78, height: float = 1.48) -> Shape
     ))  # fmt: skip
 
 
+def ego_car() -> Shape:
+    """The car that carries the lidar, as its own lidar sees it: roof and bonnet stay below the lowest beams, the posts
+    of the roof rack do not.
+    """
+    return Shape("car", 4.75, 1.82, (
+        box(0.0, 0.0, 0.2, 0.62, 4.75, 1.82, "paint"),
+        box(-0.1, 0.0, 0.62, 1.15, 1.8, 1.5, "paint"),
+        box(-0.65, 1.25, 0.9, 1.2, 0.04, 0.04, "metal"),
+        box(-0.65, -1.25, 0.9, 1.2, 0.04, 0.04, "metal"),
+    ))  # fmt: skip
+
+
 def van(length: float = 5.4, width: float = 1.95, height: float = 2.3) -> Shape:
     """A box on wheels with a short bonnet and a glazed driver's cab."""
     return Shape("van", length, width, (

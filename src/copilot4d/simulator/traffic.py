@@ -15,6 +15,7 @@ from copilot4d.simulator import random_numbers
 from copilot4d.simulator.agents import STEP_S, Population, Start, draw_population
 from copilot4d.simulator.ego import EgoPlan, path_pose, swerve_offset
 from copilot4d.simulator.following import HARDEST_BRAKING, command
+from copilot4d.simulator.ground import RIDE_M
 from copilot4d.simulator.lanes import DRIVE, TURN, LaneTable
 from copilot4d.simulator.looking import ego_in_the_way, leaders, place, room_at_start
 from copilot4d.simulator.reservations import GIVE_UP_S, grant, release
@@ -165,7 +166,7 @@ def _move(world: World, state: TrafficState, decided: FloatArray, plan: EgoPlan)
     pose = _poses(world, moved, state)
     if plan.kind == "path":
         pose[0, 0], pose[0, 1], pose[0, 3] = path_pose(plan, elapsed_s)[:3]
-        pose[0, 2] = world.street.ground.hills.at(pose[0, :2])
+        pose[0, 2] = world.street.ground.hills.at(pose[0, :2]) + RIDE_M
     return replace(moved, pose=pose)
 
 
@@ -232,7 +233,7 @@ def _poses(world: World, state: TrafficState, before: TrafficState | None = None
         drift = (state.lateral_m - before.lateral_m) / STEP_S
         yaw = yaw + np.arctan2(drift, np.maximum(state.speed_m_s, 2.0))
         yaw = before.pose[:, 3] + (yaw - before.pose[:, 3] + np.pi) % (2 * np.pi) - np.pi  # no jumps by a full turn
-    z = np.where(world.people.walks, world.street.ground.height_at(xy), world.street.ground.hills.at(xy))
+    z = np.where(world.people.walks, world.street.ground.height_at(xy), world.street.ground.hills.at(xy) + RIDE_M)
     return np.column_stack([xy, z, yaw])
 
 
