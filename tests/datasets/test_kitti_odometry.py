@@ -121,6 +121,11 @@ def test_no_times_means_ten_a_second_and_says_so(tree):
         ("times.txt", "0\n0.1\n0.1\n0.3\n", r"times\.txt: timestamps, line 3: .*same time"),
         ("times.txt", "0\n0.2\n0.1\n0.3\n", r"times\.txt: timestamps, line 3: .*before"),
         ("times.txt", "0\n0.1\n0.2\n", r"times\.txt: timestamps: .*up to number 3, found 3 lines"),
+        (
+            "times.txt",
+            "0\n0.1\n\n0.2\n0.3\n",
+            r"times\.txt: timestamps, line 3: expected a line per sweep, found a blank",
+        ),
         ("times.txt", "0\n0.1\nx\n0.3\n", r"times\.txt: timestamps, line 3: .*'x'"),
         ("calib.txt", "P0: 1 0 0 0 0 1 0 0 0 0 1 0\n", r"calib\.txt: Tr: .*no such line"),
         ("calib.txt", "Tr: 1 0 0 0 0 1 0 0 0 0 1\n", r"calib\.txt: Tr, line 1: expected 12 numbers, found 11"),
@@ -134,6 +139,15 @@ def test_bad_files_are_named(tree, file, text, message):
     (tree / "sequences" / "08" / file).write_text(text)
     with pytest.raises(DataError, match=message):
         list(open_dataset(tree)["08"])
+
+
+def test_calibration_lines_of_other_names(tree, drive):
+    path = tree / "sequences" / "08" / "calib.txt"
+    tr = next(line for line in path.read_text().splitlines() if line.startswith("Tr:"))
+    other = "Tr_imu_to_velo: 1 0 0 9 0 1 0 9 0 0 1 9"
+    for line in (tr.replace("Tr:", "Tr_velo_to_cam:"), tr.replace("Tr: ", "Tr:"), tr.replace("Tr:", "Tr")):
+        path.write_text(f"{other}\n{line}\n")
+        np.testing.assert_allclose(open_dataset(tree)["08"].world_from_lidar, drive.world_from_lidar, atol=2e-6)
 
 
 def test_missing_files_are_named(tree):

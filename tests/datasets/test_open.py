@@ -8,7 +8,7 @@ import pytest
 from copilot4d import open_dataset
 from copilot4d.datasets import Dataset, write_folder
 from copilot4d.datasets import open as open_module
-from copilot4d.errors import DataError, UsageError
+from copilot4d.errors import Copilot4dError, DataError, UsageError
 from tests.datasets.trees import kitti_raw_tree, kitti_tree, small_drive
 from tests.support.real_data import real_data
 
@@ -68,7 +68,7 @@ def test_several_data_sets_are_listed(tmp_path):
 
 
 def test_unknown_format(tmp_path):
-    with pytest.raises(UsageError, match="unknown data set format 'kitti_odo'; did you mean kitti_odometry"):
+    with pytest.raises(UsageError, match=r"unknown data set format 'kitti_odo' \(did you mean kitti_odometry"):
         open_dataset(tmp_path, format="kitti_odo")
 
 
@@ -118,3 +118,24 @@ def test_real_fixtures_are_recognised(name, format):
     dataset = open_dataset(real_data("fixtures", name))
     assert dataset.format == format
     assert len(dataset[dataset.names[0]][0]) > 20_000
+
+
+def test_what_may_not_be_read_is_a_data_error(tmp_path, monkeypatch):
+    kitti_tree(tmp_path, small_drive())
+    dataset = open_dataset(tmp_path)
+
+    def forbidden(*_args, **_options):
+        raise PermissionError(13, "Permission denied", "secret")
+
+    monkeypatch.setattr("copilot4d.datasets.kitti_odometry.numbered_sweeps", forbidden)
+    with pytest.raises(DataError, match=r"found permission denied \(secret\)"):
+        dataset["08"]
+    monkeypatch.setattr("copilot4d.datasets.kitti_odometry.recognise", forbidden)
+    with pytest.raises(DataError, match=r"found permission denied \(secret\)"):
+        open_dataset(tmp_path)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "x" * 5000, "~nobody_has_this_name/x"])
+def test_odd_paths(path):
+    with pytest.raises(Copilot4dError):
+        open_dataset(path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from copilot4d.errors import UsageError
+from copilot4d.errors import DataError, UsageError
 from copilot4d.geometry import Drive
 
 
@@ -35,7 +35,10 @@ class Dataset(Mapping[str, Drive]):
     def __getitem__(self, name: str) -> Drive:
         if name not in self.names:
             raise DriveNotFoundError(self._unknown([name]))
-        return self.open_drive(name)
+        try:
+            return self.open_drive(name)
+        except OSError as error:  # a folder that may not be looked into
+            raise refused(self.root, error) from error
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -64,6 +67,15 @@ class Dataset(Mapping[str, Drive]):
     def _unknown(self, missing: Sequence[str]) -> str:
         shown = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
         return f"{self.root} has no drive {', '.join(missing)}; its drives: {shown}"
+
+
+def refused(path: Path, error: OSError) -> DataError:
+    """The DataError for what the operating system would not let us see."""
+    where = f" ({error.filename})" if error.filename else ""
+    found = f"{(error.strerror or type(error).__name__).lower()}{where}"
+    return DataError(
+        path, "data set", expected="folders that can be read", found=found, remedy="check the path and its permissions"
+    )
 
 
 def _restricted(splits: Mapping[str, tuple[str, ...]], names: Sequence[str]) -> dict[str, tuple[str, ...]]:

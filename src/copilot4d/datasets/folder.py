@@ -69,7 +69,7 @@ def open(root: Path, *, require_poses: bool = True) -> Dataset:
         format=FORMAT,
         root=root,
         names=tuple(by_name),
-        splits=_splits(root, by_name),
+        splits=_splits(by_name),
         open_drive=partial(_open_drive, drives=by_name),
         names_without_poses=without_poses,
     )
@@ -133,7 +133,7 @@ def _no_poses(drive: _DriveFolder) -> DataError:
     )  # fmt: skip
 
 
-def _splits(root: Path, drives: dict[str, _DriveFolder]) -> dict[str, tuple[str, ...]]:
+def _splits(drives: dict[str, _DriveFolder]) -> dict[str, tuple[str, ...]]:
     members: dict[str, list[str]] = {}
     for name, drive in drives.items():
         if (split := _split_of(drive)) is not None:

@@ -126,7 +126,7 @@ def _sweep_times(
 
 
 def _times_from_file(path: Path, unit: str, paths: tuple[Path, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    lines = numbered_lines(path, "timestamps")
+    lines = numbered_lines(path, "timestamps", gapless=True)
     if len(lines) != len(paths):
         raise DataError(
             path, "timestamps", expected=f"a line for each of the {len(paths)} sweeps", found=f"{len(lines)} lines",

@@ -135,10 +135,10 @@ def _read_poses(pose_file: Path, calib_file: Path, numbers: NDArray[np.int64]) -
 def read_calibration(path: Path) -> FloatArray:
     """(4, 4) camera_from_lidar from the line `Tr:` (also written `Tr_velo_to_cam:`) of calib.txt."""
     for number, line in numbered_lines(path, "Tr"):
-        match = re.match(r"Tr(_velo_to_cam|_velo_cam)?\s*:?\s+(.*)", line)
+        match = re.match(r"Tr(?:_velo_to_cam|_velo_cam)?\s*(?::|\s)(.*)", line)
         if match:
             tr = se3.identity()
-            tr[:3] = np.array(parse_floats(path, "Tr", number, match[2].split(), 12)).reshape(3, 4)
+            tr[:3] = np.array(parse_floats(path, "Tr", number, match[1].split(), 12)).reshape(3, 4)
             camera_from_lidar: FloatArray = rigid_poses(path, tr[None], [f"Tr, line {number}"])[0]
             return camera_from_lidar
     raise DataError(
@@ -152,7 +152,7 @@ def _read_times(folder: Path, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     if not path.exists():
         warnings.warn(f"{path} is missing: assuming {_RATE_HZ} sweeps a second", Copilot4dWarning, stacklevel=2)
         return numbers * (1_000_000_000 // _RATE_HZ)
-    lines = numbered_lines(path, "timestamps")
+    lines = numbered_lines(path, "timestamps", gapless=True)
     if numbers[-1] >= len(lines):
         raise DataError(
             path, "timestamps", expected=f"a line for each sweep, up to number {numbers[-1]}",

@@ -193,7 +193,7 @@ def _read_times(folder: Path, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
             f"{candidates[0]} is missing: assuming {_RATE_HZ} sweeps a second", Copilot4dWarning, stacklevel=2
         )
         return numbers * (1_000_000_000 // _RATE_HZ)
-    lines = numbered_lines(path, "timestamps")
+    lines = numbered_lines(path, "timestamps", gapless=True)
     if numbers[-1] >= len(lines):
         raise DataError(
             path, "timestamps", expected=f"a line for each sweep, up to number {numbers[-1]}",

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from copilot4d.datasets.dataset import Dataset
+from copilot4d.datasets.dataset import Dataset, refused
 from copilot4d.datasets.sweep_files import subfolders
-from copilot4d.datasets.text_files import describe
 from copilot4d.errors import DataError, UsageError
 
 _MOST_SUBFOLDERS = 64  # looked into where the folder itself is nothing we know
@@ -68,14 +67,16 @@ def open_dataset(path: str | Path, *, format: str | None = None, require_poses: 
     """
     if format is not None and format not in FORMATS:
         near = difflib.get_close_matches(format, FORMATS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise UsageError(f"unknown data set format {format!r}{hint} Known: {', '.join(FORMATS)}")
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise UsageError(f"unknown data set format {format!r}{hint}; there are: {', '.join(FORMATS)}")
     if format is None and (prefix := str(path).split("/")[0]) in NAMED and not Path(path).exists():
         return NAMED[prefix](str(path))
-    found, root = _recognise(_existing_folder(Path(path)), format)
-    if found.poses_optional:
-        return found.open(root, require_poses=require_poses)
-    return found.open(root)
+    folder = _existing_folder(Path(path))
+    try:
+        found, root = _recognise(folder, format)
+        return found.open(root, require_poses=require_poses) if found.poses_optional else found.open(root)
+    except OSError as error:
+        raise refused(folder, error) from error
 
 
 def _existing_folder(path: Path) -> Path:
@@ -88,11 +89,10 @@ def _existing_folder(path: Path) -> Path:
             return resolved.parent
         else:
             raise _missing(path, resolved)
-    except (OSError, ValueError, RuntimeError) as error:
-        found = describe(error) if isinstance(error, OSError) else str(error)
-        raise DataError(
-            path, "data set", expected="a folder that can be read", found=found, remedy="check the path and its rights"
-        ) from error
+    except OSError as error:
+        raise refused(path, error) from error
+    except (ValueError, RuntimeError) as error:  # a name that no file can have; no home folder for ~
+        raise UsageError(f"{str(path)!r} is no path: {error}") from error
     if empty:
         raise DataError(
             path, "data set", expected="a driving log", found="an empty folder",
@@ -104,6 +104,11 @@ def _existing_folder(path: Path) -> Path:
 def _missing(path: Path, resolved: Path) -> DataError:
     parent = next(folder for folder in resolved.parents if folder.is_dir())
     wanted = resolved.relative_to(parent).parts[0]
+    named = difflib.get_close_matches(str(path).split("/")[0], NAMED, n=1)
+    if named:
+        return DataError(
+            path, "data set", expected="a folder", found="nothing there", remedy=f"did you mean {named[0]}"
+        )
     near = difflib.get_close_matches(wanted, [entry.name for entry in parent.iterdir()], n=1)
     hint = f"did you mean {parent / near[0]}" if near else f"check the spelling; {parent} exists but has no {wanted}"
     return DataError(path, "data set", expected="a folder", found="nothing there", remedy=hint)

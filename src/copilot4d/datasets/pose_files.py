@@ -31,7 +31,7 @@ class TimedPoses:
 def read_kitti_poses(path: str | Path) -> FloatArray:
     """(N, 4, 4) float64 from lines of 12 numbers: 3x4 matrices in row-major order. Made exactly rigid."""
     path = Path(path)
-    lines = numbered_lines(path, "poses")
+    lines = numbered_lines(path, "poses", gapless=True)
     rows = [parse_floats(path, "poses", number, line.split(), 12) for number, line in lines]
     poses = se3.identity((len(rows),))
     if rows:

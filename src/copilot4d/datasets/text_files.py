@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -33,10 +34,21 @@ def describe(error: OSError) -> str:
     return (error.strerror or type(error).__name__).lower()
 
 
-def numbered_lines(path: Path, field: str) -> list[tuple[int, str]]:
-    """(line number from 1, stripped line) of all lines that are neither blank nor comments (#)."""
+def numbered_lines(path: Path, field: str, *, gapless: bool = False) -> list[tuple[int, str]]:
+    """(line number from 1, stripped line) of all lines that are neither blank nor comments (#).
+
+    `gapless` is for files whose n-th line belongs to the n-th sweep: a blank line among them is then an error.
+    """
     lines = enumerate((line.strip() for line in read_text(path, field).split("\n")), start=1)
-    return [(number, line) for number, line in lines if line and not line.startswith("#")]
+    kept = [(number, line) for number, line in lines if line and not line.startswith("#")]
+    if gapless:
+        for (before, _), (number, _) in pairwise(kept):
+            if number != before + 1:
+                raise DataError(
+                    path, f"{field}, line {before + 1}", expected="a line per sweep", found="a blank line or a comment",
+                    remedy="restore the line; where it is missing, all later lines would belong to other sweeps",
+                )  # fmt: skip
+    return kept
 
 
 def parse_floats(path: Path, field: str, number: int, words: list[str], count: int) -> list[float]:
