@@ -22,7 +22,7 @@ class Options:
     """Score a model or a baseline on a data set by the field's protocol.
 
     Every window of the setting goes through the model; what it found stands in one JSON file with the protocol's name
-    and hash. Example:
+    and hash. An interrupted run goes on where it was when the same command is given again. Example:
 
         copilot4d evaluate --model ray_tracing --data path/to/kitti --drives 08 --setting 1s --out scores.json
     """
@@ -81,6 +81,7 @@ def run(options: Options) -> int:
         guidance=options.guidance,
         steps=options.steps,
         data=f"{dataset.format}: {options.data}",
+        resume=options.out.with_name(f"{options.out.name}.partial"),
         track=track,
     )
     scores.write(options.out)

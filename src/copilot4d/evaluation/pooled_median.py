@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from copilot4d.geometry.se3 import FloatArray
 
@@ -17,24 +18,24 @@ class PooledMedian:
 
     def __init__(self) -> None:
         bins = int(np.ceil(np.log(self._HIGH / self._LOW) / self._STEP))
-        self._counts = np.zeros(bins + 2, dtype=np.int64)  # bin 0 holds the zeros
+        self.counts: NDArray[np.int64] = np.zeros(bins + 2, dtype=np.int64)  # bin 0 holds the zeros
 
     def add(self, values: FloatArray) -> None:
         """Count more values, all >= 0."""
         positive = np.clip(np.asarray(values, dtype=np.float64), self._LOW, self._HIGH)
         index = np.ceil(np.log(positive / self._LOW) / self._STEP).astype(np.int64)
-        np.add.at(self._counts, index, 1)
+        np.add.at(self.counts, index, 1)
 
     @property
     def count(self) -> int:
         """How many values were added."""
-        return int(self._counts.sum())
+        return int(self.counts.sum())
 
     def value(self) -> float:
         """The median so far; NaN where nothing was added."""
         if self.count == 0:
             return float("nan")
-        cumulative = np.cumsum(self._counts)
+        cumulative = np.cumsum(self.counts)
         ranks = ((self.count - 1) // 2, self.count // 2)  # one rank, or the two in the middle
         return float(np.mean([self._centre(int(np.searchsorted(cumulative, rank, side="right"))) for rank in ranks]))
 

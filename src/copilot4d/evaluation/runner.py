@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping
-from typing import Literal
+from pathlib import Path
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from copilot4d.evaluation.scores import ScoreFile
 from copilot4d.evaluation.sweep_cache import CachedDrives
 from copilot4d.evaluation.tally import Tally
 from copilot4d.evaluation.true_rays import TrueFrame, true_frame
+from copilot4d.evaluation.unfinished import UnfinishedRun
 from copilot4d.forecaster import Forecast, Forecaster
 from copilot4d.geometry import Clip, Drive, se3
 from copilot4d.geometry.se3 import FloatArray
@@ -45,40 +48,47 @@ def evaluate_dataset(
     guidance: float = 1.0,
     steps: int = 10,
     data: str = "",
+    resume: Path | None = None,
     track: Track = silent,
 ) -> ScoreFile:
     """Score a forecaster on drives by name.
 
     setting: "1s" or "3s"; protocol: `Protocol()` by default; every, limit: put into the protocol where given.
     on_bad_sweep: "raise" stops at the first sweep that cannot be read, "skip" leaves out the windows that touch one.
-    data: how the score file names the data. ProtocolError where the data has no complete window.
+    data: how the score file names the data; resume: a file in which an interrupted run is kept and from which the same
+    call goes on. ProtocolError where the data has no complete window.
     """
     if on_bad_sweep not in ("raise", "skip"):
         raise UsageError(f"--on-bad-sweep must be raise or skip, got {on_bad_sweep!r}")
     protocol = (protocol or Protocol()).with_changes(every=every, limit=limit)
-    started, forecasting = time.monotonic(), 0.0
+    sampling: _Sampling = {"seed": seed, "guidance": guidance, "steps": steps}
     windows = _windows(dataset, setting, protocol)
-    tally = Tally(parity=protocol.parity)
-    for window in windows:
-        tally.not_scored(NO_FUTURE, frame_rule(dataset[window.drive], setting).n_out - len(window.future))
     scorable = [window for window in windows if window.future]
     drives = CachedDrives(dataset, capacity=_span(scorable))
+    tally = Tally(parity=protocol.parity)
+    unfinished = UnfinishedRun(resume, _key(forecaster, dataset, scorable, setting, protocol, on_bad_sweep, sampling))
+    done, earlier_s = unfinished.load(tally, drives)
+    if done == 0:
+        for window in windows:
+            tally.not_scored(NO_FUTURE, frame_rule(dataset[window.drive], setting).n_out - len(window.future))
 
-    for window in track(scorable, f"{forecaster.name}, {setting}", total=len(scorable)):
-        drive = drives[window.drive]
-        if on_bad_sweep == "skip" and not drives.readable(window):
-            tally.not_scored(BAD_SWEEP, len(window.future))
-            continue
-        clip = read_clip(drive, window)
-        truth = [true_frame(clip, i, protocol) for i in range(len(clip.future))]
-        before = time.monotonic()
-        forecast = _forecast(forecaster, clip, truth, guidance=guidance, steps=steps, seed=seed)
-        forecasting += time.monotonic() - before
-        for i, frame in enumerate(truth):
-            _score(tally, protocol, clip, forecast, frame, i)
+    started = time.monotonic() - earlier_s
+    description = f"{forecaster.name}, {setting}" + (f", from {done} on" if done else "")
+    try:
+        for window in track(scorable[done:], description, total=len(scorable) - done):
+            if on_bad_sweep == "raise" or drives.readable(window):
+                _score_window(tally, protocol, forecaster, read_clip(drives[window.drive], window), sampling)
+            else:
+                tally.not_scored(BAD_SWEEP, len(window.future))
+            done += 1
+            unfinished.save_when_due(tally, drives, done, time.monotonic() - started)
+    except KeyboardInterrupt:
+        unfinished.save(tally, drives, done, time.monotonic() - started)
+        raise
 
     if tally.frames_scored == 0:
         raise ProtocolError(f"no frame could be scored: {tally.reasons()}")
+    unfinished.remove()
     return tally.score_file(
         protocol=protocol,
         model=forecaster.name,
@@ -86,13 +96,28 @@ def evaluate_dataset(
         drives=list(dataset),
         setting=setting,
         skipped=drives.skipped(),
-        options={
-            "seed": seed, "guidance": guidance, "steps": steps, "every": protocol.every, "limit": protocol.limit,
-            "on_bad_sweep": on_bad_sweep,
-        },
+        options={**sampling, "every": protocol.every, "limit": protocol.limit, "on_bad_sweep": on_bad_sweep},
         seconds=time.monotonic() - started,
-        seconds_forecasting=forecasting,
-    )  # fmt: skip
+    )
+
+
+class _Sampling(TypedDict):
+    seed: int
+    guidance: float
+    steps: int
+
+
+def _key(
+    forecaster: Forecaster, dataset: Mapping[str, Drive], windows: list[Window], setting: str, protocol: Protocol,
+    on_bad_sweep: OnBadSweep, sampling: _Sampling,
+) -> dict[str, object]:  # fmt: skip
+    """All that decides the scores of a run; a model may tell its weights apart by an attribute `fingerprint`."""
+    references = [(w.drive, int(dataset[w.drive].timestamps_ns[w.reference])) for w in windows]
+    return {
+        "model": forecaster.name, "fingerprint": str(getattr(forecaster, "fingerprint", "")), "setting": setting,
+        "protocol": protocol.hash, "on_bad_sweep": on_bad_sweep, **sampling,
+        "windows": hashlib.sha256(repr(references).encode()).hexdigest(),
+    }  # fmt: skip
 
 
 def _windows(dataset: Mapping[str, Drive], setting: str, protocol: Protocol) -> list[Window]:
@@ -115,13 +140,27 @@ def _span(windows: list[Window]) -> int:
     return max((w.future[-1] - w.past[0] + 1 for w in windows), default=1)
 
 
-def _forecast(
-    forecaster: Forecaster, clip: Clip, truth: list[TrueFrame], *, guidance: float, steps: int, seed: int
-) -> Forecast:
+def _score_window(tally: Tally, protocol: Protocol, forecaster: Forecaster, clip: Clip, sampling: _Sampling) -> None:
+    truth = [true_frame(clip, i, protocol) for i in range(len(clip.future))]
+    before = time.monotonic()
+    forecast = _forecast(forecaster, clip, truth, sampling)
+    spent = time.monotonic() - before
+    scored = [_score(protocol, clip, forecast, frame, i) for i, frame in enumerate(truth)]
+    # Only now: an interrupt before leaves the tally without this window, not with half of it.
+    tally.seconds_forecasting += spent
+    for i, result in enumerate(scored):
+        if isinstance(result, str):
+            tally.not_scored(result)
+        else:
+            times_ns = (clip.reference.timestamp_ns, clip.future[i].timestamp_ns)
+            tally.add(clip.drive, i + 1, times_ns, result)
+
+
+def _forecast(forecaster: Forecaster, clip: Clip, truth: list[TrueFrame], sampling: _Sampling) -> Forecast:
     rays = [frame.rays for frame in truth]
     where = f"{forecaster.name} on drive {clip.drive}, reference frame {clip.past_frames[-1]}"
     try:
-        forecast = forecaster.forecast(clip.past, clip.future_poses, rays, guidance=guidance, steps=steps, seed=seed)
+        forecast = forecaster.forecast(clip.past, clip.future_poses, rays, **sampling)
     except ForecastError as error:
         raise ForecastError(f"{where}: {error}") from error
     if forecast.depths is None or len(forecast.sweeps) != len(rays) or len(forecast.depths) != len(rays):
@@ -133,10 +172,10 @@ def _forecast(
     return forecast
 
 
-def _score(tally: Tally, protocol: Protocol, clip: Clip, forecast: Forecast, frame: TrueFrame, index: int) -> None:
+def _score(protocol: Protocol, clip: Clip, forecast: Forecast, frame: TrueFrame, index: int) -> DetailedScore | str:
+    """The score of future frame `index`, or why it has none."""
     if len(frame.rays) == 0:
-        tally.not_scored(NO_RAYS)
-        return
+        return NO_RAYS
     assert forecast.depths is not None
     predicted, depths = forecast.sweeps[index].points, np.asarray(forecast.depths[index])
     try:
@@ -146,11 +185,7 @@ def _score(tally: Tally, protocol: Protocol, clip: Clip, forecast: Forecast, fra
             f"drive {clip.drive}, reference frame {clip.past_frames[-1]}, future frame {clip.future_frames[index]} "
             f"(horizon {index + 1}): {error}"
         ) from error
-    if not protocol.parity and not detailed.score.scored:
-        tally.not_scored(EMPTY_ROI)
-        return
-    times = (clip.reference.timestamp_ns, clip.future[index].timestamp_ns)
-    tally.add(clip.drive, index + 1, times, detailed)
+    return detailed if protocol.parity or detailed.score.scored else EMPTY_ROI
 
 
 def _detailed_score(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from copilot4d.datasets.windows import Window
 from copilot4d.errors import DataError
@@ -22,7 +23,8 @@ class CachedDrives:
         self._capacity = min(max(capacity, 1), MAX_SWEEPS)
         self._drives: dict[str, Drive] = {}
         self._sweeps: OrderedDict[tuple[str, int], Sweep] = OrderedDict()
-        self._bad: dict[tuple[str, int], tuple[DataError, list[int]]] = {}
+        self._bad: dict[tuple[str, int], DataError] = {}
+        self._skipped: dict[tuple[str, int], SkippedSweep] = {}
 
     def __getitem__(self, name: str) -> Drive:
         if name not in self._drives:
@@ -34,12 +36,12 @@ class CachedDrives:
         def cached_read(frame: int) -> Sweep:
             key = (name, frame)
             if key in self._bad:
-                raise self._bad[key][0]
+                raise self._bad[key]
             if key not in self._sweeps:
                 try:
                     self._sweeps[key] = read(frame)
                 except DataError as error:
-                    self._bad[key] = (error, [])
+                    self._bad[key] = error
                     raise
                 while len(self._sweeps) > self._capacity:
                     self._sweeps.popitem(last=False)
@@ -54,15 +56,19 @@ class CachedDrives:
         for index in (*window.past, *window.future):
             try:
                 drive[index]
-            except DataError:
+            except DataError as error:
                 frame = index if drive.frames is None else int(drive.frames[index])
-                self._bad[window.drive, frame][1].append(window.reference)
+                noted = SkippedSweep(drive=window.drive, frame=frame, message=str(error), references=[])
+                self._skipped.setdefault((window.drive, frame), noted).references.append(window.reference)
                 whole = False
         return whole
 
     def skipped(self) -> list[SkippedSweep]:
         """The sweeps that could not be read, in order, each with the windows that were left out for it."""
-        return [
-            SkippedSweep(drive=drive, frame=frame, message=str(error), references=references)
-            for (drive, frame), (error, references) in sorted(self._bad.items(), key=lambda item: item[0])
-        ]
+        return [sweep for _, sweep in sorted(self._skipped.items())]
+
+    def restore(self, skipped: Sequence[Mapping[str, Any]]) -> None:
+        """Take up what an earlier, interrupted run had noted."""
+        for entry in skipped:
+            sweep = SkippedSweep(**entry)
+            self._skipped[sweep.drive, sweep.frame] = sweep

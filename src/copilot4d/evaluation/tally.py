@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from copilot4d.evaluation.frame_score import METRICS, DetailedScore, FrameScore
 from copilot4d.evaluation.pooled_median import PooledMedian
@@ -20,11 +21,12 @@ class Tally:
 
     def __init__(self, *, parity: bool) -> None:
         self._parity = parity
+        self.seconds_forecasting = 0.0
         self._scores: dict[int, list[FrameScore]] = defaultdict(list)  # by horizon
         self._seconds_ahead: dict[int, list[float]] = defaultdict(list)
         self._references: set[tuple[str, int]] = set()
         self._reasons: Counter[str] = Counter()
-        self._frames = hashlib.sha256()
+        self._frames: list[str] = []
         self._l1, self._absrel = PooledMedian(), PooledMedian()
 
     def add(self, drive: str, horizon: int, times_ns: tuple[int, int], detailed: DetailedScore) -> None:
@@ -33,7 +35,7 @@ class Tally:
         self._scores[horizon].append(detailed.score)
         self._seconds_ahead[horizon].append((future_ns - reference_ns) * 1e-9)
         self._references.add((drive, reference_ns))
-        self._frames.update(f"{drive} {reference_ns} {future_ns}\n".encode())
+        self._frames.append(f"{drive} {reference_ns} {future_ns}\n")
         self._l1.add(detailed.roi_l1[np.isfinite(detailed.roi_l1)])
         self._absrel.add(detailed.roi_absrel[np.isfinite(detailed.roi_absrel)])
 
@@ -72,10 +74,39 @@ class Tally:
                 for horizon, scores in sorted(self._scores.items())
             ],
             references=len(self._references),
-            frames_hash=self._frames.hexdigest()[:12],
+            seconds_forecasting=self.seconds_forecasting,
+            frames_hash=hashlib.sha256("".join(self._frames).encode()).hexdigest()[:12],
             pooled={"roi_l1_median": self._l1.value(), "roi_absrel_median": self._absrel.value()},
             **about,
         )
+
+    def state(self) -> tuple[dict[str, Any], NDArray[np.int64], NDArray[np.int64]]:
+        """All that was added, as plain values and the counts behind the two pooled medians (see `restore`)."""
+        plain = {
+            "scores": [[horizon, list(s.as_dict().values())] for horizon, row in self._scores.items() for s in row],
+            "seconds_ahead": [[horizon, s] for horizon, row in self._seconds_ahead.items() for s in row],
+            "references": sorted(self._references),
+            "reasons": dict(self._reasons),
+            "frames": self._frames,
+            "seconds_forecasting": self.seconds_forecasting,
+        }
+        return plain, self._l1.counts, self._absrel.counts
+
+    def restore(self, plain: Mapping[str, Any], l1_counts: NDArray[np.int64], absrel_counts: NDArray[np.int64]) -> None:
+        """Become the tally whose `state` this is."""
+        restored = Tally(parity=self._parity)
+        if l1_counts.shape != restored._l1.counts.shape or absrel_counts.shape != restored._absrel.counts.shape:
+            raise ValueError("the counts have another shape")
+        for horizon, values in plain["scores"]:
+            restored._scores[int(horizon)].append(FrameScore(**dict(zip(METRICS, values, strict=True))))
+        for horizon, seconds in plain["seconds_ahead"]:
+            restored._seconds_ahead[int(horizon)].append(float(seconds))
+        restored._references = {(str(drive), int(reference_ns)) for drive, reference_ns in plain["references"]}
+        restored._reasons = Counter({str(reason): int(count) for reason, count in plain["reasons"].items()})
+        restored._frames = [str(line) for line in plain["frames"]]
+        restored.seconds_forecasting = float(plain["seconds_forecasting"])
+        restored._l1.counts, restored._absrel.counts = l1_counts.copy(), absrel_counts.copy()
+        self.__dict__.update(restored.__dict__)
 
     def _means(self, scores: Sequence[FrameScore]) -> dict[str, float]:
         return {metric: self._mean(metric, scores) for metric in METRICS}
