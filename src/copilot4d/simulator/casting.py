@@ -174,12 +174,12 @@ def _fill_cells(first: Any, last: Any, outside: Any, nx: Any, ny: Any) -> Any:
 
 
 @compiled
-def _meet(kind: Any, ox: Any, oy: Any, oz: Any, dx: Any, dy: Any, dz: Any, p: Any) -> Any:
+def _meet(kind: Any, ox: Any, oy: Any, oz: Any, dx: Any, dy: Any, dz: Any, params: Any, b: Any) -> Any:
     if kind == BOX:
-        return meet_box(ox, oy, oz, dx, dy, dz, p)
+        return meet_box(ox, oy, oz, dx, dy, dz, params, b)
     if kind == CYLINDER:
-        return meet_cylinder(ox, oy, oz, dx, dy, dz, p)
-    return meet_ellipsoid(ox, oy, oz, dx, dy, dz, p)
+        return meet_cylinder(ox, oy, oz, dx, dy, dz, params, b)
+    return meet_ellipsoid(ox, oy, oz, dx, dy, dz, params, b)
 
 
 @compiled
@@ -202,7 +202,7 @@ def _cast(
 ) -> None:  # fmt: skip
     nx, ny = top.shape
     size = CELL_M * COARSE
-    placed = np.empty(8)
+    placed = np.empty((1, 8))
     for r in range(begin, stop):
         ox, oy, oz = origins[r, 0] - corner[0], origins[r, 1] - corner[1], origins[r, 2]
         dx, dy, dz = directions[r, 0], directions[r, 1], directions[r, 2]
@@ -210,14 +210,23 @@ def _cast(
         best, who, what, cosine = max_range, NOTHING_ID, 0, 0.0
         t = 0.0
         i, j = int(np.floor(ox / size)), int(np.floor(oy / size))
+        step_i, step_j = 1 if dx > 0 else -1, 1 if dy > 0 else -1
+        tx, span_x, ty, span_y = MISS, MISS, MISS, MISS  # depth of the next border and the distance between borders
+        if dx != 0.0:
+            tx, span_x = ((i + (1 if dx > 0 else 0)) * size - ox) / dx, size / abs(dx)
+        if dy != 0.0:
+            ty, span_y = ((j + (1 if dy > 0 else 0)) * size - oy) / dy, size / abs(dy)
         while 0 <= i < nx and 0 <= j < ny and t < best:
-            tx = MISS if dx == 0.0 else ((i + (1 if dx > 0 else 0)) * size - ox) / dx
-            ty = MISS if dy == 0.0 else ((j + (1 if dy > 0 else 0)) * size - oy) / dy
             leave = min(tx, ty)
             cell = i * ny + j
+            z_in, z_out = oz + t * dz, oz + min(leave, best) * dz
+            lowest, highest = min(z_in, z_out), max(z_in, z_out)
             for k in range(starts[cell], starts[cell + 1]):
                 b = items[k]
-                near, far, c = _meet(kind[b], wx, wy, oz, dx, dy, dz, params[b])
+                # Tested one cell at a time, a primitive above or below the ray here can still be met in another cell.
+                if params[b, 2] > highest or params[b, 3] < lowest:
+                    continue
+                near, far, c = _meet(kind[b], wx, wy, oz, dx, dy, dz, params, b)
                 if near < best and far >= 0.0:
                     depth = _depth_inside(near, far, free_path[material[b]], key, r, b)
                     if 0.0 <= depth < best:
@@ -229,26 +238,29 @@ def _cast(
                 cos, sin = np.cos(yaw), np.sin(yaw)
                 lift = pose_0[a, 2] + f * (pose_1[a, 2] - pose_0[a, 2])
                 q = m_params[b]
-                placed[0] = pose_0[a, 0] + f * (pose_1[a, 0] - pose_0[a, 0]) + cos * q[0] - sin * q[1]
-                placed[1] = pose_0[a, 1] + f * (pose_1[a, 1] - pose_0[a, 1]) + sin * q[0] + cos * q[1]
-                placed[2], placed[3], placed[4], placed[5] = q[2] + lift, q[3] + lift, q[4], q[5]
-                placed[6], placed[7] = cos, sin
-                near, far, c = _meet(m_kind[b], wx, wy, oz, dx, dy, dz, placed)
+                placed[0, 0] = pose_0[a, 0] + f * (pose_1[a, 0] - pose_0[a, 0]) + cos * q[0] - sin * q[1]
+                placed[0, 1] = pose_0[a, 1] + f * (pose_1[a, 1] - pose_0[a, 1]) + sin * q[0] + cos * q[1]
+                placed[0, 2], placed[0, 3], placed[0, 4], placed[0, 5] = q[2] + lift, q[3] + lift, q[4], q[5]
+                placed[0, 6], placed[0, 7] = cos, sin
+                near, far, c = _meet(m_kind[b], wx, wy, oz, dx, dy, dz, placed, 0)
                 if near < best and far >= 0.0:
                     depth = near if near >= 0.0 else far
                     if depth < best:
                         best, who, what, cosine = depth, moving_base + a, m_material[b], c
             end = min(leave, best)
-            if min(oz + t * dz, oz + end * dz) <= top[i, j]:
-                depth, c = meet_ground(ox, oy, oz, dx, dy, dz, t, end, height, CELL_M)
+            if min(z_in, oz + end * dz) <= top[i, j]:
+                dip = t if z_in <= top[i, j] else max(t, (top[i, j] - oz) / dz - 1e-6)  # above the highest point: no ground
+                depth, c = meet_ground(ox, oy, oz, dx, dy, dz, dip, end, height, CELL_M)
                 if depth < best:
                     x, y = int((ox + depth * dx) / CELL_M), int((oy + depth * dy) / CELL_M)
                     x, y = min(max(x, 0), use.shape[0] - 1), min(max(y, 0), use.shape[1] - 1)
                     best, who, what, cosine = depth, GROUND_ID, ASPHALT + 2 - use[x, y], c
             t = leave
             if tx <= ty:
-                i += 1 if dx > 0 else -1
-            if ty <= tx:
-                j += 1 if dy > 0 else -1
+                i += step_i
+                tx += span_x
+            else:
+                j += step_j
+                ty += span_y
         out_depth[r] = best if who != NOTHING_ID else np.inf
         out_owner[r], out_material[r], out_cosine[r] = who, what, cosine

@@ -97,11 +97,10 @@ def _hill_raster(hills: Hills, low: FloatArray, shape: tuple[int, ...]) -> Float
     """sin(a + b) over a lattice needs sines of the two axes only."""
     x = low[0] + CELL_M * np.arange(shape[0])
     y = low[1] + CELL_M * np.arange(shape[1])
-    height = np.zeros(shape, dtype=np.float32)
-    for (wx, wy), phase, h in zip(hills.wave, hills.phase, hills.height_m, strict=True):
-        ax, ay = x * wx + phase, y * wy
-        height += (h * np.outer(np.sin(ax), np.cos(ay)) + h * np.outer(np.cos(ax), np.sin(ay))).astype(np.float32)
-    return height
+    ax, ay = np.outer(x, hills.wave[:, 0]) + hills.phase, np.outer(y, hills.wave[:, 1])
+    left = np.concatenate([np.sin(ax), np.cos(ax)], axis=1) * np.tile(hills.height_m, 2)
+    right = np.concatenate([np.cos(ay), np.sin(ay)], axis=1)
+    return left.astype(np.float32) @ right.astype(np.float32).T
 
 
 def _roughness(rng: np.random.Generator, shape: list[int]) -> FloatArray:
