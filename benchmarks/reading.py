@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import feather
 
-from copilot4d.datasets.point_files import read_points, write_points
+from copilot4d.datasets.point_files import read_kitti_points, read_points, write_points
 from copilot4d.datasets.sweep_files import SweepReader
 from copilot4d.geometry import Drive, se3
 
@@ -45,7 +45,8 @@ def median_seconds(readers: list[Callable[[], object]], rounds: int) -> list[flo
 def drive_of(path: Path) -> Drive:
     """A drive of one sweep, as the loaders make it."""
     pose, times = se3.identity((1,)), np.zeros(1, dtype=np.int64)
-    reader = SweepReader(paths=(path,), world_from_lidar=pose, timestamps_ns=times)
+    read_file = read_kitti_points if path.suffix == ".bin" else read_points
+    reader = SweepReader(paths=(path,), world_from_lidar=pose, timestamps_ns=times, read_file=read_file)
     return Drive(name=path.stem, world_from_lidar=pose, timestamps_ns=times, read=reader)
 
 

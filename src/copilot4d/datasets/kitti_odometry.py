@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.datasets.dataset import Dataset
+from copilot4d.datasets.point_files import read_kitti_points
 from copilot4d.datasets.pose_files import read_kitti_poses, rigid_poses
 from copilot4d.datasets.sweep_files import (
     KITTI_EGO_BOX,
@@ -99,7 +100,12 @@ def _open_drive(name: str, *, sequences: dict[str, Path], require_poses: bool) -
         name=name,
         world_from_lidar=world_from_lidar,
         timestamps_ns=timestamps_ns,
-        read=SweepReader(paths=paths, world_from_lidar=world_from_lidar, timestamps_ns=timestamps_ns),
+        read=SweepReader(
+            paths=paths,
+            world_from_lidar=world_from_lidar,
+            timestamps_ns=timestamps_ns,
+            read_file=read_kitti_points,
+        ),
         split=_split(name),
         format=FORMAT,
         source=str(folder),

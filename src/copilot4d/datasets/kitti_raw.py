@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.datasets.dataset import Dataset
+from copilot4d.datasets.point_files import read_kitti_points
 from copilot4d.datasets.pose_files import rigid_poses
 from copilot4d.datasets.sweep_files import KITTI_EGO_BOX, SweepReader, numbered_sweeps, subfolders
 from copilot4d.datasets.text_files import check_increasing, numbered_lines, parse_floats
@@ -90,7 +91,12 @@ def _open_drive(name: str, *, folders: dict[str, Path], require_poses: bool) -> 
         name=name,
         world_from_lidar=world_from_lidar,
         timestamps_ns=timestamps_ns,
-        read=SweepReader(paths=paths, world_from_lidar=world_from_lidar, timestamps_ns=timestamps_ns),
+        read=SweepReader(
+            paths=paths,
+            world_from_lidar=world_from_lidar,
+            timestamps_ns=timestamps_ns,
+            read_file=read_kitti_points,
+        ),
         format=FORMAT,
         source=str(folder),
         ego_box=KITTI_EGO_BOX.copy(),

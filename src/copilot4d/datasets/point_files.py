@@ -17,7 +17,7 @@ from copilot4d.datasets.point_fields import COPY_AGAIN, ORIGIN_NAMES, Array, Poi
 from copilot4d.datasets.text_files import describe
 from copilot4d.errors import DataError, UsageError
 
-__all__ = ["SUFFIXES", "PointFile", "read_points", "suffix_of", "write_points"]
+__all__ = ["SUFFIXES", "PointFile", "read_kitti_points", "read_points", "suffix_of", "write_points"]
 
 SUFFIXES = (".bin", ".npy", ".npz", ".pcd", ".ply", ".feather")  # and .pcd.bin, for reading
 
@@ -32,10 +32,17 @@ def read_points(path: str | Path, *, columns: Sequence[str] | None = None, drop_
     try:
         file = _read(path, columns)
     except OSError as error:
-        raise DataError(
-            path, "points", expected="a file that can be read", found=describe(error), remedy=COPY_AGAIN
-        ) from error
-    return _checked(path, file, drop_invalid)
+        raise _unreadable(path, error) from error
+    return file if file.known_finite and len(file.points) else _checked(path, file, drop_invalid)
+
+
+def read_kitti_points(path: Path) -> PointFile:
+    """`read_points` of a .bin with x y z intensity, told so beforehand: that saves some of what is beside the read."""
+    try:
+        file = numpy_files.read_bin(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return file if file.known_finite and len(file.points) else _checked(path, file, drop_invalid=False)
 
 
 def write_points(path: str | Path, points: Array, intensity: Array | None = None, origins: Array | None = None) -> None:
@@ -57,11 +64,8 @@ def write_points(path: str | Path, points: Array, intensity: Array | None = None
 
 def suffix_of(path: Path) -> str:
     """ ".bin", ".npy", ..., in lower case; ".pcd.bin" (nuScenes) counts as one suffix."""
-    name = path.name.lower()
-    if name.endswith(".pcd.bin"):
-        return ".pcd.bin"
-    dot = name.rfind(".")
-    return name[dot:] if dot > 0 else ""
+    suffix = path.suffix.lower()
+    return ".pcd.bin" if suffix == ".bin" and path.name.lower().endswith(".pcd.bin") else suffix
 
 
 def _read(path: Path, columns: Sequence[str] | None) -> PointFile:
@@ -117,11 +121,15 @@ def _writer(path: Path) -> Callable[[Path, Mapping[str, Array]], None]:
             raise UsageError(f"{path.name}: cannot write {other or 'a file without suffix'}; use {' '.join(SUFFIXES)}")
 
 
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(path, "points", expected="a file that can be read", found=describe(error), remedy=COPY_AGAIN)
+
+
 def _checked(path: Path, file: PointFile, drop_invalid: bool) -> PointFile:
     if not len(file.points):
         raise DataError(path, "points", expected="at least one point", found="none", remedy=COPY_AGAIN)
     parts = [part for part in (file.points, file.intensity, file.origins) if part is not None]
-    if file.known_finite or all(_sum_is_finite(part) for part in parts):
+    if all(_sum_is_finite(part) for part in parts):
         return file
     bad = np.zeros(len(file.points), dtype=bool)
     for part in parts:
