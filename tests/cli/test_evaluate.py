@@ -137,7 +137,8 @@ def test_out_is_looked_at_before_the_work(kitti, tmp_path, capsys):
     file = tmp_path / "notes.txt"
     file.write_text("mine")
     assert evaluate(kitti, file / "s.json") == 2
-    assert evaluate(kitti, file) == 1
+    assert evaluate(kitti, file) == 2
+    assert "is no score file" in plain(capsys.readouterr().err)
     assert file.read_text() == "mine"
 
 

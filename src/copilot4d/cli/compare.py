@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.markup import escape
 from rich.table import Table
 
 from copilot4d.cli.console import console, next_step
-from copilot4d.cli.score_table import COLUMNS, cell, shown
+from copilot4d.cli.score_table import COLUMNS, cell, drive_list, shown
 from copilot4d.errors import ProtocolError, UsageError
 from copilot4d.evaluation import ScoreFile
 
@@ -64,7 +65,7 @@ def differences(files: Sequence[tuple[Path, ScoreFile]]) -> list[str]:
     kinds: dict[str, Callable[[ScoreFile], str]] = {
         "protocol": lambda s: f"{s.protocol} (hash {s.protocol_hash})",
         "setting": lambda s: s.setting,
-        "data": lambda s: f"drives {', '.join(s.drives) or s.data}",
+        "data": lambda s: f"drives {drive_list(s.drives) or s.data} ({len(s.drives)})",
     }
     found = []
     for kind, describe in kinds.items():
@@ -93,7 +94,9 @@ def rows(scores: Sequence[ScoreFile], *, mixed: bool) -> list[tuple[str, list[tu
     lowest = best(scores)
     made = []
     for score in scores:
-        name = f"{score.model} ({score.protocol}, {score.setting}, {','.join(score.drives)})" if mixed else score.model
+        name = (
+            f"{score.model} ({score.protocol}, {score.setting}, {drive_list(score.drives)})" if mixed else score.model
+        )
         cells = [
             (cell(score.metrics, c), cell({c.metric: lowest.get(c.metric, math.nan) / c.factor}, c)) for c in COLUMNS
         ]
@@ -107,17 +110,17 @@ def caption(scores: Sequence[ScoreFile], *, mixed: bool) -> str:
     if mixed:
         return "scores by different rules"
     rules = f"{first.setting}, {first.protocol} ({first.protocol_hash})"
-    return f"{rules}, {', '.join(first.drives)}, {first.frames_scored} frames"
+    return f"{rules}, {drive_list(first.drives)}, {first.frames_scored} frames"
 
 
 def table(scores: Sequence[ScoreFile], *, mixed: bool) -> Table:
     """The table for the terminal."""
-    made = Table(title=caption(scores, mixed=mixed), title_justify="left")
+    made = Table(title=escape(caption(scores, mixed=mixed)), title_justify="left")
     made.add_column("model")
     for column in COLUMNS:
         made.add_column(column.title, justify="right")
     for name, cells in rows(scores, mixed=mixed):
-        made.add_row(name, *(f"[bold]{text}[/bold]" if is_best else text for text, is_best in cells))
+        made.add_row(escape(name), *(f"[bold]{text}[/bold]" if is_best else text for text, is_best in cells))
     return made
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from rich.markup import escape
 from rich.table import Table
 
 from copilot4d.cli.console import console, next_step, track
-from copilot4d.cli.score_table import COLUMNS, cell
+from copilot4d.cli.score_table import COLUMNS, cell, drive_list
 from copilot4d.datasets import Dataset, open_dataset
-from copilot4d.errors import UsageError
+from copilot4d.errors import DataError, UsageError
 from copilot4d.evaluation import Protocol, ScoreFile, evaluate_dataset
 from copilot4d.forecast import load_forecaster
 
@@ -115,7 +116,12 @@ def check_writable(out: Path) -> None:
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f"--out {out} cannot be written: {folder} is not a folder that you may write to")
     if out.exists():
-        ScoreFile.read(out)  # an older score file may be replaced; anything else is not ours to overwrite
+        try:
+            ScoreFile.read(out)
+        except DataError as error:  # an older score file may be replaced; anything else is not ours to overwrite
+            raise UsageError(
+                f"--out {out} exists and is no score file; name another file, or move it ({error})"
+            ) from error
 
 
 def choose_drives(dataset: Dataset, drives: tuple[str, ...], split: str | None) -> Dataset:
@@ -128,7 +134,7 @@ def choose_drives(dataset: Dataset, drives: tuple[str, ...], split: str | None) 
 def show(scores: ScoreFile) -> None:
     """Print the scores as tables: over all frames, and per horizon."""
     title = f"{scores.model}, {scores.setting}, {scores.protocol} ({scores.protocol_hash})"
-    table = Table(title=title, title_justify="left")
+    table = Table(title=escape(title), title_justify="left")
     table.add_column("ahead")
     table.add_column("frames", justify="right")
     for column in COLUMNS:
@@ -139,13 +145,12 @@ def show(scores: ScoreFile) -> None:
     table.add_section()
     table.add_row("all", str(scores.frames_scored), *(cell(scores.metrics, column) for column in COLUMNS), style="bold")
     console.print(table)
-    pooled = {name: f"{value:.3f}" for name, value in scores.pooled.items()}
     console.print(
-        f"{scores.references} reference frames of {len(scores.drives)} drives in {scores.seconds:.0f} s "
+        f"{scores.references} reference frames, drives {drive_list(scores.drives)}, in {scores.seconds:.0f} s "
         f"({scores.seconds_forecasting:.0f} s forecasting). Medians over all rays inside the ROI: "
-        f"L1 {pooled['roi_l1_median']} m, AbsRel {100 * scores.pooled['roi_absrel_median']:.2f} %",
-        highlight=False,
-    )
+        f"L1 {scores.pooled['roi_l1_median']:.3f} m, AbsRel {100 * scores.pooled['roi_absrel_median']:.2f} %",
+        markup=False, highlight=False,
+    )  # fmt: skip
     for reason, count in scores.not_scored_because.items():
         console.print(f"not scored: {count} frames: {reason}", markup=False, highlight=False)
     for sweep in scores.skipped:

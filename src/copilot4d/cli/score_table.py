@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -23,6 +23,12 @@ COLUMNS = (
     Column("absrel_mean", "AbsRel %", 100.0),
     Column("chamfer", "Chamfer"),
 )
+
+
+def drive_list(drives: Sequence[str]) -> str:
+    """Drives for a caption: a data set may have hundreds."""
+    more = f" and {len(drives) - 4} more" if len(drives) > 4 else ""
+    return ", ".join(drives[:4]) + more
 
 
 def shown(metrics: Mapping[str, float], column: Column) -> float:
