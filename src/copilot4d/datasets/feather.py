@@ -59,7 +59,8 @@ def write_feather(path: Path, fields: Mapping[str, Array]) -> None:
 
 
 def _read_table(path: Path, source: pa.NativeFile) -> pa.Table:
-    reader = pa.ipc.open_file(source)
+    """The used columns. One sweep is too small for threads: handing it to them costs more than they save."""
+    reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(use_threads=False))
     schema = reader.schema
     if any(name not in schema.names for name in _POSITIONS):
         raise missing_columns(path, schema.names)
@@ -73,7 +74,8 @@ def _read_table(path: Path, source: pa.NativeFile) -> pa.Table:
     if len(indices) == len(schema.names):
         return reader.read_all()
     source.seek(0)
-    return pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=indices)).read_all()
+    options = pa.ipc.IpcReadOptions(included_fields=indices, use_threads=False)
+    return pa.ipc.open_file(source, options=options).read_all()
 
 
 def _columns(batches: list[pa.RecordBatch], names: tuple[str, ...], rows: int) -> tuple[NDArray[np.float32], bool]:
