@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from copilot4d.baselines import CopyLast
 from copilot4d.cli.main import main
 from copilot4d.datasets.folder_writer import write_kitti
 from copilot4d.evaluation import ScoreFile
@@ -46,6 +47,25 @@ def test_scores_every_drive_and_says_where(kitti, tmp_path, capsys):
     assert scores.protocol_hash in shown
     assert f"{scores.metrics['chamfer_roi']:.3f}" in shown
     assert "Next: copilot4d evaluate --model ray_tracing" in shown
+    assert [file.name for file in out.parent.iterdir()] == ["scores.json"]
+
+
+def test_an_interrupted_run_goes_on(kitti, tmp_path, monkeypatch, capsys):
+    forecast, calls = CopyLast.forecast, []
+
+    def counted(self, *args, **options):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return forecast(self, *args, **options)
+
+    monkeypatch.setattr(CopyLast, "forecast", counted)
+    out = tmp_path / "s.json"
+    assert evaluate(kitti, out, "--drives", "val_a", "--limit", "6") == 130
+    assert not out.exists()
+    assert evaluate(kitti, out, "--drives", "val_a", "--limit", "6") == 0
+    assert len(calls) == 4 + 3
+    assert ScoreFile.read(out).references == 6
 
 
 def test_chooses_drives_and_splits(kitti, tmp_path):

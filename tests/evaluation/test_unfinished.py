@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from copilot4d.errors import DataError
 from copilot4d.evaluation import ScoreFile, evaluate_dataset, unfinished
 from copilot4d.geometry import Drive
 from tests.evaluation.scripted import Oracle
@@ -48,11 +49,30 @@ def test_it_goes_on_and_ends_with_the_same_scores(drive, tmp_path):
     assert partial.exists()
     rest = Oracle(drive, lag=1)
     resumed = run(rest, bad, partial, on_bad_sweep="skip")
-    assert not partial.exists()
     whole_oracle = Oracle(drive, lag=1)
     whole = run(whole_oracle, bad, None, on_bad_sweep="skip")
     assert without_times(resumed) == without_times(whole)
     assert len(rest.calls) == len(whole_oracle.calls) - 4
+    finished = Oracle(drive, lag=1)
+    assert without_times(run(finished, bad, partial, on_bad_sweep="skip")) == without_times(whole)
+    assert not finished.calls
+
+
+def test_after_a_bad_sweep_the_run_goes_on_with_skip(drive, tmp_path):
+    partial, bad = tmp_path / "s.partial", broken(drive, 16)
+    with pytest.raises(DataError):
+        run(Oracle(drive, lag=1), bad, partial)
+    rest = Oracle(drive, lag=1)
+    resumed = run(rest, bad, partial, on_bad_sweep="skip")
+    assert without_times(resumed) == without_times(run(Oracle(drive, lag=1), bad, None, on_bad_sweep="skip"))
+    assert len(rest.calls) < resumed.references
+
+
+def test_an_interrupt_before_the_first_window_changes_nothing(drive, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(Interrupted(drive, 0), drive, tmp_path / "s.partial")
+    resumed = run(Oracle(drive, lag=1), drive, tmp_path / "s.partial")
+    assert without_times(resumed) == without_times(run(Oracle(drive, lag=1), drive, None))
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"limit": 9}, {"every": 3}])

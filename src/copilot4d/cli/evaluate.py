@@ -72,6 +72,7 @@ def run(options: Options) -> int:
     check_writable(options.out)
     forecaster = load_forecaster(options.model)
     dataset = choose_drives(open_dataset(options.data), options.drives, options.split)
+    partial = options.out.with_name(f"{options.out.name}.partial")
     scores = evaluate_dataset(
         forecaster,
         dataset,
@@ -82,10 +83,11 @@ def run(options: Options) -> int:
         guidance=options.guidance,
         steps=options.steps,
         data=f"{dataset.format}: {options.data}",
-        resume=options.out.with_name(f"{options.out.name}.partial"),
+        resume=partial,
         track=track,
     )
     scores.write(options.out)
+    partial.unlink(missing_ok=True)
     show(scores)
     console.print(f"\nWrote {options.out}", markup=False, highlight=False)
     next_step(next_command(options))

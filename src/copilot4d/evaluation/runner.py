@@ -55,8 +55,8 @@ def evaluate_dataset(
 
     setting: "1s" or "3s"; protocol: `Protocol()` by default; every, limit: put into the protocol where given.
     on_bad_sweep: "raise" stops at the first sweep that cannot be read, "skip" leaves out the windows that touch one.
-    data: how the score file names the data; resume: a file in which an interrupted run is kept and from which the same
-    call goes on. ProtocolError where the data has no complete window.
+    data: how the score file names the data; resume: a file in which the run is kept and from which the same call goes
+    on after an interrupt; remove it once the result is stored. ProtocolError where the data has no complete window.
     """
     if on_bad_sweep not in ("raise", "skip"):
         raise UsageError(f"--on-bad-sweep must be raise or skip, got {on_bad_sweep!r}")
@@ -66,12 +66,8 @@ def evaluate_dataset(
     scorable = [window for window in windows if window.future]
     drives = CachedDrives(dataset, capacity=_span(scorable))
     tally = Tally(parity=protocol.parity)
-    unfinished = UnfinishedRun(resume, _key(forecaster, dataset, scorable, setting, protocol, on_bad_sweep, sampling))
+    unfinished = UnfinishedRun(resume, _key(forecaster, dataset, scorable, setting, protocol, sampling))
     done, earlier_s = unfinished.load(tally, drives)
-    if done == 0:
-        for window in windows:
-            tally.not_scored(NO_FUTURE, frame_rule(dataset[window.drive], setting).n_out - len(window.future))
-
     started = time.monotonic() - earlier_s
     description = f"{forecaster.name}, {setting}" + (f", from {done} on" if done else "")
     try:
@@ -82,13 +78,13 @@ def evaluate_dataset(
                 tally.not_scored(BAD_SWEEP, len(window.future))
             done += 1
             unfinished.save_when_due(tally, drives, done, time.monotonic() - started)
-    except KeyboardInterrupt:
+    finally:  # at an interrupt, at an error, and at the end: nothing that was scored is scored again
         unfinished.save(tally, drives, done, time.monotonic() - started)
-        raise
 
+    for window in windows:
+        tally.not_scored(NO_FUTURE, frame_rule(dataset[window.drive], setting).n_out - len(window.future))
     if tally.frames_scored == 0:
         raise ProtocolError(f"no frame could be scored: {tally.reasons()}")
-    unfinished.remove()
     return tally.score_file(
         protocol=protocol,
         model=forecaster.name,
@@ -109,13 +105,13 @@ class _Sampling(TypedDict):
 
 def _key(
     forecaster: Forecaster, dataset: Mapping[str, Drive], windows: list[Window], setting: str, protocol: Protocol,
-    on_bad_sweep: OnBadSweep, sampling: _Sampling,
+    sampling: _Sampling,
 ) -> dict[str, object]:  # fmt: skip
     """All that decides the scores of a run; a model may tell its weights apart by an attribute `fingerprint`."""
     references = [(w.drive, int(dataset[w.drive].timestamps_ns[w.reference])) for w in windows]
     return {
         "model": forecaster.name, "fingerprint": str(getattr(forecaster, "fingerprint", "")), "setting": setting,
-        "protocol": protocol.hash, "on_bad_sweep": on_bad_sweep, **sampling,
+        "protocol": protocol.hash, **sampling,
         "windows": hashlib.sha256(repr(references).encode()).hexdigest(),
     }  # fmt: skip
 

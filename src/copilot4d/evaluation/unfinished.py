@@ -52,7 +52,7 @@ class UnfinishedRun:
 
     def save(self, tally: Tally, drives: CachedDrives, windows_done: int, seconds: float) -> None:
         """Keep the tally now: written beside, then renamed."""
-        if self._path is None:
+        if self._path is None or windows_done == 0:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         state, l1_counts, absrel_counts = tally.state()
@@ -69,8 +69,3 @@ class UnfinishedRun:
             os.fsync(file.fileno())
         temporary.replace(self._path)
         self._saved_at = time.monotonic()
-
-    def remove(self) -> None:
-        """The run is finished: nothing is left to keep."""
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
