@@ -221,6 +221,34 @@ def test_missing_columns_are_named(tmp_path):
         read_points(tmp_path / "a.npz")
 
 
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": [1.0, 2.0], "y": [1.0], "z": [1.0, 2.0]}, "column y: expected 2 numbers, as x has, found 1"),
+        ({"x": [[1.0]], "y": [[1.0]], "z": [[1.0]]}, "expected one number per point, found shape"),
+        ({"points": [[1.0, 2.0]]}, r"points: expected shape \(1, 3\), found shape \(1, 2\)"),
+        ({"points": 1.0}, r"points: expected shape \(0, 3\), found shape \(\)"),
+        (
+            {"points": [[1.0, 2.0, 3.0]], "intensity": [1.0, 2.0]},
+            r"intensity: expected shape \(1,\), found shape \(2,\)",
+        ),
+        ({"points": [[1.0, 2.0, 3.0]], "origins": [1.0, 2.0, 3.0]}, r"origins: expected shape \(1, 3\)"),
+        ({"points": [["a", "b", "c"]]}, "points: expected an array of real numbers"),
+    ],
+)
+def test_npz_of_wrong_shapes(tmp_path, arrays, message):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(DataError, match=message):
+        read_points(tmp_path / "a.npz")
+
+
+def test_npy_of_wrong_shapes(tmp_path):
+    for values in (np.zeros(3), np.zeros((4, 2)), np.zeros(2, dtype=[("x", "f4", 2), ("y", "f4"), ("z", "f4")])):
+        np.save(tmp_path / "a.npy", values)
+        with pytest.raises(DataError, match=r"expected (an array|one number per point)"):
+            read_points(tmp_path / "a.npy")
+
+
 def test_pickles_are_not_loaded(tmp_path):
     np.save(tmp_path / "a.npy", np.array([{"x": 1}], dtype=object), allow_pickle=True)
     np.savez(tmp_path / "a.npz", points=np.array([{"x": 1}], dtype=object))

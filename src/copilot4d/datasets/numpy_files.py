@@ -20,10 +20,12 @@ from copilot4d.datasets.point_fields import (
     COPY_AGAIN,
     INTENSITY_NAMES,
     ORIGIN_NAMES,
+    USED_NAMES,
     Array,
     PointFile,
     damaged,
     from_fields,
+    missing_columns,
     to_float32,
 )
 from copilot4d.errors import DataError, UsageError
@@ -31,6 +33,7 @@ from copilot4d.errors import DataError, UsageError
 KITTI_COLUMNS = ("x", "y", "z", "intensity")
 NUSCENES_COLUMNS = ("x", "y", "z", "intensity", "ring")
 
+_NPZ_NAMES = ("points", "intensity", "origins")
 _HAS_READV = hasattr(os, "readv")
 
 # What numpy and zipfile raise on damaged files, beside OSError.
@@ -82,7 +85,7 @@ def read_npy(path: Path, columns: Sequence[str] | None = None) -> PointFile:
     if not isinstance(values, np.ndarray):
         raise damaged(path, "one array (.npy)", "an archive of arrays; name it .npz")
     if values.dtype.names and values.ndim == 1:
-        return from_fields(path, {name: _real(path, values[name], name) for name in values.dtype.names})
+        return from_fields(path, {name: _column(path, values[name], name) for name in values.dtype.names})
     values = _real(path, values, "points")
     names = tuple(columns) if columns else KITTI_COLUMNS[: values.shape[-1] if values.ndim == 2 else 3]
     if values.ndim != 2 or values.shape[1] < max(3, len(names)):
@@ -99,26 +102,25 @@ def read_npz(path: Path) -> PointFile:
     if isinstance(archive, np.ndarray):
         raise damaged(path, "an archive of arrays (.npz)", "a single array; name it .npy")
     with archive:
+        has_points = "points" in archive.files
+        wanted = _NPZ_NAMES if has_points else USED_NAMES
         try:
-            arrays = {name: archive[name] for name in archive.files}
+            arrays = {name: archive[name] for name in archive.files if name in wanted}
         except _DAMAGE as error:
             raise damaged(path, "a whole .npz file", error) from error
-    if "points" not in arrays:
-        return from_fields(path, {name: _column(path, values, name) for name, values in arrays.items()})
-    points, intensity, origins = (
-        to_float32(_real(path, arrays[name], name)) if name in arrays else None
-        for name in ("points", "intensity", "origins")
-    )
-    assert points is not None
-    expected = {"points": (len(points) if points.ndim else 0, 3)}
-    expected |= {"intensity": expected["points"][:1], "origins": expected["points"]}  # type: ignore[dict-item]
-    for name, values in (("points", points), ("intensity", intensity), ("origins", origins)):
-        if values is not None and values.shape != expected[name]:
+        if not has_points:
+            if any(name not in arrays for name in "xyz"):
+                raise missing_columns(path, archive.files)
+            return from_fields(path, {name: _column(path, values, name) for name, values in arrays.items()})
+    count = len(arrays["points"]) if arrays["points"].ndim else 0
+    for name, values in arrays.items():
+        expected = (count,) if name == "intensity" else (count, 3)
+        if _real(path, values, name).shape != expected:
             raise DataError(
-                path, name, expected=f"shape {expected[name]}", found=f"shape {values.shape}",
-                remedy="save one row per point",
-            )  # fmt: skip
-    return PointFile(points=points, intensity=intensity, origins=origins)
+                path, name, expected=f"shape {expected}", found=f"shape {values.shape}", remedy="save one row per point"
+            )
+    found = {name: to_float32(values) for name, values in arrays.items()}
+    return PointFile(points=found["points"], intensity=found.get("intensity"), origins=found.get("origins"))
 
 
 def write_bin(path: Path, fields: Mapping[str, Array]) -> None:
@@ -143,7 +145,7 @@ def write_npz(path: Path, fields: Mapping[str, Array]) -> None:
         arrays["intensity"] = fields["intensity"]
     if ORIGIN_NAMES[0] in fields:
         arrays["origins"] = np.stack([fields[name] for name in ORIGIN_NAMES], axis=1)
-    np.savez(path, allow_pickle=False, **arrays)
+    np.savez(path, **arrays)  # type: ignore[arg-type]  # mypy takes the arrays for savez's own options
 
 
 def _from_rows(path: Path, rows: Array, names: tuple[str, ...], known_finite: bool = False) -> PointFile:
@@ -177,7 +179,7 @@ def _real(path: Path, values: Array, field: str) -> Array:
 def _column(path: Path, values: Array, field: str) -> Array:
     if values.ndim != 1:
         raise DataError(
-            path, field, expected="an array `points` (N, 3), or one array (N,) per column",
-            found=f"shape {values.shape}", remedy="save the positions as one array `points` (N, 3)",
+            path, field, expected="one number per point", found=f"shape {values.shape}",
+            remedy="save one array (N,) per column, or the positions as one array (N, 3)",
         )  # fmt: skip
     return _real(path, values, field)

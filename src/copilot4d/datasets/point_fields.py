@@ -36,6 +36,12 @@ def from_fields(path: Path, fields: Mapping[str, Array]) -> PointFile:
     by_name = {name.lower(): values for name, values in fields.items()}
     if any(name not in by_name for name in "xyz"):
         raise missing_columns(path, fields)
+    for name, values in by_name.items():
+        if name in USED_NAMES and len(values) != len(by_name["x"]):
+            raise DataError(
+                path, f"column {name}", expected=f"{len(by_name['x'])} numbers, as x has", found=f"{len(values)}",
+                remedy="write columns of one length",
+            )  # fmt: skip
     intensity = next((by_name[name] for name in INTENSITY_NAMES if name in by_name), None)
     has_origins = all(name in by_name for name in ORIGIN_NAMES)
     return PointFile(
