@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import resource
@@ -17,29 +16,8 @@ from copilot4d.training import CheckpointStore, SampleKey, open_checkpoint, trai
 from copilot4d.training.data import Batches
 from copilot4d.training.distributed import World
 from copilot4d.training.faults import is_out_of_memory
+from tests.training.processes import child, exit_code
 from tests.training.toy import Heard, ToyTask, toy_config, toy_recipe
-
-
-@contextlib.contextmanager
-def child(work):
-    """A forked process in a group of its own, which ends with `work()` as its exit code and prints to its pipe."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 99
-        try:
-            os.setsid()
-            with os.fdopen(writing, "w") as out:
-                code = work(lambda text: (out.write(text + "\n"), out.flush()))
-        finally:
-            os._exit(code)
-    os.close(writing)
-    with os.fdopen(reading) as lines:
-        yield pid, lines
-
-
-def exit_code(pid: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 class Telling(Heard):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from copilot4d.config import save_config
-from copilot4d.training.checkpoint import CheckpointStore
+from copilot4d.training.checkpoint import Checkpoint, CheckpointStore, RunIdentity
 from copilot4d.training.distributed import World, open_world
 from copilot4d.training.ema import Ema
 from copilot4d.training.estimate import Estimate, estimate
@@ -19,6 +19,7 @@ from copilot4d.training.journal import Observer, Silent
 from copilot4d.training.malloc import keep_freed_memory
 from copilot4d.training.optimizer import make_optimizer
 from copilot4d.training.parallel import Parallel
+from copilot4d.training.precision import Precision
 from copilot4d.training.settings import TrainingConfig
 from copilot4d.training.setup import (
     agree_on_precision,
@@ -90,6 +91,21 @@ def make_trainer(
     if config.dry_run:
         return None, cost
     parallel = Parallel(task, model, config, world)
+    try:
+        return _trainer(
+            task, config, world, observer, parallel, store, identity, precision, checkpoint, first_step
+        ), cost
+    except BaseException:
+        parallel.close()
+        raise
+
+
+def _trainer(
+    task: TrainingTask, config: TrainingConfig, world: World, observer: Observer, parallel: Parallel,
+    store: CheckpointStore, identity: RunIdentity, precision: Precision, checkpoint: Checkpoint | None, first_step: int,
+) -> Trainer:  # fmt: skip
+    """The state, fresh or restored, and the trainer that carries it on."""
+    model = parallel.model
     decay = config.recipe.ema_decay
     state = TrainingState(
         model=model,
@@ -104,8 +120,7 @@ def make_trainer(
     if world.is_first:
         config.run.mkdir(parents=True, exist_ok=True)
         save_config(config, config.run / "config.yaml")
-    trainer = Trainer(
+    return Trainer(
         task=task, config=config, world=world, observer=observer, state=state, parallel=parallel,
         precision=precision, store=store, identity=identity,
     )  # fmt: skip
-    return trainer, cost

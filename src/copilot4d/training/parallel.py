@@ -60,6 +60,16 @@ class Parallel:
                 gradient_as_bucket_view=True,
             )
 
+    def close(self) -> None:
+        """Let go of the ranks; the process group can then be left safely.
+
+        DDP's C++ part keeps the group alive. If it were the last to hold it, Python would wait, with its global lock
+        taken, for the group's threads, which wait for the lock; an error's traceback can keep DDP alive that long.
+        """
+        if isinstance(self._wrapped, DistributedDataParallel):
+            del self._wrapped.reducer, self._wrapped.logger
+        self._wrapped = nn.Identity()
+
     def loss(self, batch: Any, counter: StepCounter) -> Mapping[str, torch.Tensor]:
         """The task's losses on this rank's micro-batch."""
         return self._wrapped(batch, counter)  # type: ignore[no-any-return]

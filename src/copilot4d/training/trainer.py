@@ -60,6 +60,7 @@ class Trainer:
 
     def __exit__(self, *exception: object) -> None:
         self.batches.__exit__()
+        self.parallel.close()
         if self._journal is not None:
             self._journal.close()
 

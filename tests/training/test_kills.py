@@ -1,0 +1,58 @@
+"""A run that is killed again and again ends bit-identical to one that is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from copilot4d.training import open_checkpoint
+from tests.training.killing import assert_same_end, start, train_and_kill
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def reference_run(run: Path) -> Path:
+    assert os.waitstatus_to_exitcode(os.waitpid(start(run, workers=0), 0)[1]) == 0
+    return run
+
+
+def test_two_kills(tmp_path):
+    reference = reference_run(tmp_path / "reference")
+    tally = train_and_kill(tmp_path / "killed", kills=2, seed=1)
+    assert tally.kills == 2
+    assert assert_same_end(tmp_path / "killed", reference) > 30
+
+
+@pytest.mark.slow
+def test_ten_kills(tmp_path):
+    reference = reference_run(tmp_path / "reference")
+    tally = train_and_kill(tmp_path / "killed", kills=10, seed=2)
+    assert tally.kills == 10
+    assert tally.in_save >= 3
+    assert_same_end(tmp_path / "killed", reference)
+
+
+def torchrun(run: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1",
+               "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "-m", "tests.training.toy_run", str(run),
+               *flags]  # fmt: skip
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, env=environment, timeout=200)
+
+
+@pytest.mark.slow
+def test_torchrun_restarts_a_dead_rank_and_the_run_goes_on(tmp_path):
+    """One rank dies of SIGKILL at step 12, once; torchrun starts both again and they resume from step 10."""
+    calm = torchrun(tmp_path / "calm")
+    assert calm.returncode == 0, calm.stderr
+    killed = torchrun(tmp_path / "killed", "--die-once", "12")
+    assert killed.returncode == 0, killed.stderr
+    assert "going on from step 10" in killed.stdout
+    a, b = (open_checkpoint(tmp_path / r / "checkpoints" / "step_000000020") for r in ("calm", "killed"))
+    for file in ("model", "optimizer"):
+        left, right = a.tensors(file), b.tensors(file)
+        assert all((left[name] == right[name]).all() for name in left)
