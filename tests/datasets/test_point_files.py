@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
@@ -182,6 +183,26 @@ def test_points_that_are_no_numbers(tmp_path, suffix, bad):
     file = read_points(tmp_path / f"a{suffix}", drop_invalid=True)
     np.testing.assert_array_equal(file.points, np.delete(POINTS, 17, axis=0))
     np.testing.assert_array_equal(file.intensity, np.delete(INTENSITY, 17))
+
+
+@pytest.mark.parametrize("has_readv", [True, False])
+def test_reads_that_come_in_pieces(tmp_path, monkeypatch, has_readv):
+    """Network file systems may answer a read with fewer bytes than were asked for; Windows has no readv."""
+    write_points(tmp_path / "a.bin", POINTS, INTENSITY)
+    readv, read = os.readv, os.read
+    monkeypatch.setattr("copilot4d.datasets.numpy_files._HAS_READV", has_readv)
+    monkeypatch.setattr(os, "readv", lambda descriptor, buffers: readv(descriptor, (buffers[0][:101],)))
+    monkeypatch.setattr(os, "read", lambda descriptor, count: read(descriptor, min(count, 101)))
+    file = read_points(tmp_path / "a.bin")
+    np.testing.assert_array_equal(file.points, POINTS)
+    np.testing.assert_array_equal(file.intensity, INTENSITY)
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch):
+    write_points(tmp_path / "a.bin", POINTS, INTENSITY)
+    monkeypatch.setattr(os, "readv", lambda descriptor, buffers: 0)
+    with pytest.raises(DataError, match="only 0 bytes could be read"):
+        read_points(tmp_path / "a.bin")
 
 
 def test_numbers_too_large_to_square_are_still_numbers(tmp_path):

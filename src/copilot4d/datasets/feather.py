@@ -90,6 +90,6 @@ def _columns(batches: list[pa.RecordBatch], names: tuple[str, ...], rows: int) -
             for k, name in enumerate(names):
                 part = columns[k, start : start + batch.num_rows]
                 part[:] = batch.column(name).to_numpy(zero_copy_only=False)
-                squares += float(np.dot(part, part))
+                squares += float(np.vdot(part, part))
             start += batch.num_rows
     return columns.T, math.isfinite(squares)

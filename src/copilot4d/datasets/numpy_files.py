@@ -34,6 +34,7 @@ KITTI_COLUMNS = ("x", "y", "z", "intensity")
 NUSCENES_COLUMNS = ("x", "y", "z", "intensity", "ring")
 
 _NPZ_NAMES = ("points", "intensity", "origins")
+_READ_BYTES = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # the latter on Windows
 _HAS_READV = hasattr(os, "readv")
 
 # What numpy and zipfile raise on damaged files, beside OSError.
@@ -47,15 +48,16 @@ _DAMAGE = (
 def read_bin(path: Path, columns: Sequence[str] = KITTI_COLUMNS) -> PointFile:
     """Rows of little-endian float32. The points are a strided view of the rows."""
     values = _read_floats(path, columns)
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = np.dot(values, values)  # one pass over all columns; NaN and infinity survive it
     rows = values.reshape(-1, len(columns))
-    return _from_rows(path, rows, tuple(columns), known_finite=math.isfinite(squares))
+    finite = math.isfinite(np.vdot(values, values))  # one pass over all columns; NaN and infinity survive it
+    if columns == KITTI_COLUMNS:  # without looking names up: this is the way of most sweeps ever read
+        return PointFile(points=rows[:, :3], intensity=rows[:, 3], known_finite=finite)
+    return _from_rows(path, rows, tuple(columns), known_finite=finite)
 
 
 def _read_floats(path: Path, columns: Sequence[str]) -> NDArray[np.float32]:
     """The whole file, by the operating system's own calls: what numpy.fromfile and `open` do beside costs time."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    descriptor = os.open(path, _READ_BYTES)
     try:
         size, row = os.fstat(descriptor).st_size, 4 * len(columns)
         if size % row:
@@ -64,7 +66,7 @@ def _read_floats(path: Path, columns: Sequence[str]) -> NDArray[np.float32]:
                 found=f"{size} bytes, {size % row} too many", remedy=COPY_AGAIN,
             )  # fmt: skip
         values = np.empty(size // 4, dtype=np.float32)
-        got = os.readv(descriptor, (values.data,)) if _HAS_READV else _read_slowly(descriptor, values)
+        got = _fill(descriptor, values.data.cast("B")) if size else 0
     finally:
         os.close(descriptor)
     if got != size:
@@ -72,11 +74,20 @@ def _read_floats(path: Path, columns: Sequence[str]) -> NDArray[np.float32]:
     return values if sys.byteorder == "little" else values.byteswap()
 
 
-def _read_slowly(descriptor: int, values: NDArray[np.float32]) -> int:
-    """What os.readv does, where the system has none (Windows)."""
-    content = os.read(descriptor, values.nbytes)
-    values[: len(content) // 4] = np.frombuffer(content, dtype=np.float32, count=len(content) // 4)
-    return len(content)
+def _fill(descriptor: int, buffer: memoryview) -> int:
+    """Read into the buffer until it is full or the file ends (network file systems may give less at a time)."""
+    got = 0
+    while got < len(buffer):
+        if _HAS_READV:
+            count = os.readv(descriptor, (buffer[got:],))
+        else:  # Windows
+            content = os.read(descriptor, len(buffer) - got)
+            count = len(content)
+            buffer[got : got + count] = content
+        if not count:
+            break
+        got += count
+    return got
 
 
 def read_npy(path: Path, columns: Sequence[str] | None = None) -> PointFile:
@@ -150,8 +161,6 @@ def write_npz(path: Path, fields: Mapping[str, Array]) -> None:
 
 def _from_rows(path: Path, rows: Array, names: tuple[str, ...], known_finite: bool = False) -> PointFile:
     """Rows of float32 -> PointFile; positions that are the first three columns stay a view of the rows."""
-    if names == KITTI_COLUMNS:  # without looking names up: this is the path of most sweeps ever read
-        return PointFile(points=rows[:, :3], intensity=rows[:, 3], known_finite=known_finite)
     if names[:3] != ("x", "y", "z"):
         return from_fields(path, {name: rows[:, k] for k, name in enumerate(names)})
     intensity = next((rows[:, names.index(name)] for name in INTENSITY_NAMES if name in names), None)

@@ -156,5 +156,4 @@ def _checked(path: Path, file: PointFile, drop_invalid: bool) -> PointFile:
 def _sum_is_finite(values: Array) -> bool:
     """One fast pass, whatever the memory order: NaN and infinity survive a sum of squares."""
     flat = values.ravel(order="K")
-    with np.errstate(over="ignore", invalid="ignore"):
-        return math.isfinite(np.dot(flat, flat))
+    return math.isfinite(np.vdot(flat, flat))
