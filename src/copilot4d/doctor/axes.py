@@ -7,6 +7,7 @@ import numpy as np
 from copilot4d.doctor.explanations import change_in_words
 from copilot4d.doctor.finding import Finding, problem, remark
 from copilot4d.doctor.ground import Ground
+from copilot4d.doctor.trajectory import TrajectoryFacts
 from copilot4d.geometry.se3 import FloatArray
 
 _LONG_WAY_M = 30.0  # nobody reverses that far
@@ -35,9 +36,12 @@ def turned_points(points: FloatArray, change: FloatArray) -> FloatArray:
     return np.stack([points[:, k] * points.dtype.type(change[i, k]) for i, k in enumerate(columns)], axis=1)
 
 
-def check_axes(where: str, ground: Ground | None, forward: str | None, way_m: float) -> list[Finding]:
-    """Findings for points and poses that share one frame (they fit each other), which is not ours."""
-    up = ground.up if ground is not None else "+z"
+def check_axes(where: str, ground: Ground | None, motion: TrajectoryFacts, poses_z_up: float) -> list[Finding]:
+    """Findings for points and poses that share one frame (they fit each other), which is not ours.
+
+    `poses_z_up` is how much of the lidar's z axis the poses turn to the world's z: 1 for all of it.
+    """
+    up, forward, way_m = ground.up if ground is not None else "+z", motion.forward, motion.way_m
     if up == "+z" and forward in (None, "+x"):
         return []
     if up == "+z" and forward == "-x" and way_m < _LONG_WAY_M:
@@ -53,6 +57,12 @@ def check_axes(where: str, ground: Ground | None, forward: str | None, way_m: fl
     if forward != "+x" and forward is not None:
         evidence.append(f"over {way_m:.0f} m the vehicle drives along {forward} of its own frame")
     title = "z does not point up" if up != "+z" else f"x does not point forward: the vehicle drives along {forward}"
+    if up == "-z" and poses_z_up > 0.9 and forward in (None, "+x"):
+        return [problem(
+            "axes-mirrored", where, "The points stand on their head: z points down", "; ".join(evidence),
+            "if z alone was negated, change the points (not the poses): x = x, y = y, z = -z. If y points right as "
+            "well (a lidar that hangs upside down): " + _remedy(up, axis_vector("+x")),
+        )]  # fmt: skip
     ahead = axis_vector(forward) if forward is not None and forward[1] != up[1] else None
     return [problem("axes-up" if up != "+z" else "axes-forward", where, title, "; ".join(evidence), _remedy(up, ahead))]
 

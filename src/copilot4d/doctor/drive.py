@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +21,14 @@ from copilot4d.doctor.ground import Ground, agree, find_ground
 from copilot4d.doctor.pairs import FramePair, telling_pairs
 from copilot4d.doctor.poses import PoseCheck, check_poses
 from copilot4d.doctor.registration import SweepPair, structure
-from copilot4d.doctor.trajectory import TrajectoryFacts, check_jumps, check_rigid, check_turns, read_trajectory
+from copilot4d.doctor.trajectory import (
+    NO_MOTION,
+    TrajectoryFacts,
+    check_jumps,
+    check_rigid,
+    check_turns,
+    read_trajectory,
+)
 from copilot4d.doctor.units import UnitGuess, check_units, guess_unit
 from copilot4d.doctor.windows import check_windows, count_windows
 from copilot4d.errors import DataError
@@ -95,7 +102,7 @@ def examine_drive(drive: Drive, *, has_poses: bool = True, sweeps: int = 12, eve
     else:
         check = PoseCheck(verdict="there are none")
         findings.append(_no_poses(name, drive))
-        findings += check_axes(name, ground, None, 0.0)
+        findings += check_axes(name, ground, NO_MOTION, 0.0)
     windows = count_windows(drive)
     findings += check_windows(name, drive, windows)
     return DriveReport(
@@ -159,13 +166,18 @@ def _check_motion(
         earlier, later = working(frames.earlier), working(frames.later)
         if earlier is not None and later is not None and (pair := SweepPair.of(earlier, later)) is not None:
             pairs.append((frames, pair))
-    check = check_poses(name, poses, times, pairs, to_working)
+    check = check_poses(name, poses, times, pairs, to_working, turn.T @ np.array([0.0, 0.0, 1.0]))
+    turns = check_turns(name, poses, times)
+    if turns and any(f.code in ("poses-wrong", "poses-none") for f in check.findings):
+        return replace(check, verdict=turns[0].title, findings=tuple(turns)), turns  # says more than "wrong"
     findings += check.findings
     if any(f.severity == "problem" for f in check.findings):
         return check, findings  # poses that are wrong as a whole also jump, turn wildly and drive sideways
     jumps = check_jumps(name, poses, times)
-    turns = check_turns(name, poses, times)
-    return check, [*findings, *jumps, *turns, *check_axes(name, ground, trajectory.forward, trajectory.way_m)]
+    if jumps or turns:
+        check = replace(check, verdict=f"mostly {check.verdict}, but: {[*jumps, *turns][0].title.lower()}")
+    axes = check_axes(name, ground, trajectory, float(poses[:, 2, 2].sum()) / max(1, len(poses)))
+    return check, [*findings, *jumps, *turns, *axes]
 
 
 def _no_poses(name: str, drive: Drive) -> Finding:

@@ -51,8 +51,12 @@ def usual_explanations() -> list[Explanation]:
     ]  # fmt: skip
 
 
-def unusual_explanations() -> list[Explanation]:
-    """More to try where the poses as given do not fit: what people do to rotations, scales and axes."""
+def unusual_explanations(up: FloatArray) -> list[Explanation]:
+    """More to try where the poses as given do not fit: what people do to rotations, scales and axes.
+
+    `up` (3,) is the points' own up axis. On flat ground nobody can see that z was mirrored by how sweeps fit, so only
+    axes that turn it to z are tried.
+    """
     rotations = [
         Explanation(
             code="poses-degrees-for-radians",
@@ -85,7 +89,7 @@ def unusual_explanations() -> list[Explanation]:
             mend=lambda poses: _reordered_quaternions(poses, -1),
         ),
     ]
-    return [*rotations, *_scales(), *_axes()]
+    return [*rotations, *_scales(), *_axes(up)]
 
 
 def course_of(poses: FloatArray) -> FloatArray:
@@ -121,13 +125,17 @@ def _shifted(frames: int) -> Explanation:
 
 
 def _degrees_taken_for_radians(poses: FloatArray) -> FloatArray:
-    """Headings turn 57.3 times too fast and wrap around; their start comes from the direction of travel."""
-    turns = np.diff(se3.yaw_of(poses))
-    turns = (turns + np.pi) % (2 * np.pi) - np.pi
-    heading = np.concatenate([[0.0], np.cumsum(turns / DEGREES)])
-    offsets = (course_of(poses) - heading)[np.isfinite(course_of(poses))]
-    start = np.angle(np.mean(np.exp(1j * offsets))) if len(offsets) else 0.0
-    return se3.from_yaw(heading + start, poses[:, :3, 3])
+    """The heading as given is the true one in degrees, less full turns of 2 pi of them, from an unknown start. The
+    direction of travel says which start (all frames agree on it, up to such a turn) and how many turns.
+    """
+    given, course = se3.yaw_of(poses), course_of(poses)
+    known = np.flatnonzero(np.isfinite(course))
+    if not len(known):
+        return np.full_like(poses, np.nan)
+    course = np.interp(np.arange(len(poses)), known, np.unwrap(course[known]))
+    start = np.angle(np.exp(1j * (course * DEGREES - given))[known].mean())
+    turns = np.round((course * DEGREES - given - start) / (2 * np.pi))
+    return se3.from_yaw((given + start + 2 * np.pi * turns) / DEGREES, poses[:, :3, 3])
 
 
 def _radians_taken_for_degrees(poses: FloatArray) -> FloatArray:
@@ -165,10 +173,10 @@ def _scales() -> Iterator[Explanation]:
         )
 
 
-def _axes() -> Iterator[Explanation]:
-    """The points stand in other axes than the poses: all 47 ways to swap and mirror axes, proper turns first."""
+def _axes(up: FloatArray) -> Iterator[Explanation]:
+    """The points stand in other axes than the poses: all ways to swap and mirror axes, proper turns first."""
     for change in sorted(axis_changes(), key=lambda change: np.linalg.det(change) < 0):
-        if (change == np.eye(3)).all():
+        if (change == np.eye(3)).all() or (change @ up)[2] != 1:
             continue
 
         def mend(poses: FloatArray, change: FloatArray = change) -> FloatArray:
@@ -184,7 +192,8 @@ def _axes() -> Iterator[Explanation]:
             title="The points' axes are swapped or mirrored against the poses'"
             if mirrored
             else "The points' axes are turned against the poses'",
-            remedy=f"change the points (not the poses): {change_in_words(change)}",
+            remedy=f"change the points (not the poses): {change_in_words(change)}; or, if the poses are another "
+            "sensor's (a camera's, say), apply its calibration to them",
             mend=mend,
         )
 

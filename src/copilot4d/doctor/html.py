@@ -53,8 +53,8 @@ def write_page(report: Report, path: str | Path, track: Track = silent) -> Path:
         page.heading(POSE_QUESTION)
         page.table(
             POSE_COLUMNS, [pose_row(d) for d in report.drives],
-            caption="Median distance from a point above the ground to the other sweep of its pair. Right poses give "
-            "the smallest number in their row.",
+            caption="How far points above the ground are from the surfaces of the other sweep of their pair (70% are "
+            "nearer; 1 m at most). Right poses give the smallest number in their row.",
         )  # fmt: skip
     names = spread([d.drive.name for d in report.drives], _MOST_DRIVES)
     shown = [d for d in report.drives if d.drive.name in names]
@@ -78,7 +78,7 @@ def _draw(page: Page, report: DriveReport) -> None:
     pictures = [
         (bev_image(points), f"Sweep {frame} from above: x points up, y left. A street should run up the picture."),
         (
-            bev_image(points[:, [2, 0, 1]], half=_SIDE_HALF_M, z_range=(-20, 20), ego=False),
+            bev_image(points[:, [2, 0, 1]], half=_SIDE_HALF_M, z_range=(-20, 20), ego=False, rings=False),
             "The same sweep from the side: z points up, x left. The ground should be a level line below the centre.",
         ),
     ]

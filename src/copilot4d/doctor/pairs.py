@@ -45,6 +45,8 @@ def telling_pairs(drive: Drive, most: int = 8) -> list[FramePair]:
         change = _change_of_motion(motion)
         size = np.linalg.norm(motion[:, :3, 3], axis=-1)
         usable = np.flatnonzero(size < max(_FARTHEST_M, float(np.median(size))))
+        inner = usable[(usable >= 1) & (usable + span <= len(drive) - 2)]  # a shift needs a frame on either side
+        usable = inner if len(inner) else usable
         changing += [(float(change[i]), FramePair(int(i), int(i) + span)) for i in usable]
     changing.sort(reverse=True)
     apart = max(1, len(drive) // (2 * most))

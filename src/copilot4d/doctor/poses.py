@@ -17,10 +17,11 @@ from copilot4d.geometry.se3 import FloatArray
 
 _BETTER = 0.8  # another explanation must fit this much better than the poses as given
 _BETTER_FEW = 0.6  # where there are fewer than three pairs to judge by
-_BETTER_SMALL = 0.93  # a shift by one frame changes little; it must do so everywhere instead
+_BETTER_SMALL = 0.85  # a shift by one frame changes little; it must do so everywhere instead
 _MOST_PAIRS = 0.75  # in this share of the pairs
+_MATTERS_M = 0.005  # pairs whose misfit changes less have no say
 _TIED = 1.04
-_GOOD_FIT_M = 0.2  # sweeps that fit as well as this are not questioned further
+_GOOD_FIT_M = 0.12  # sweeps that fit as well as this are not questioned further
 _STILL_M = 0.15
 _MOST_REGISTERED = 4  # pairs; finding the best motion costs more than trying a given one
 _CAN_TELL_M = 0.1  # a shift that moves typical points by less than this cannot be seen
@@ -45,8 +46,11 @@ def check_poses(
     timestamps_ns: np.ndarray,
     pairs: Sequence[tuple[FramePair, SweepPair]],
     to_working: Callable[[FloatArray], FloatArray],
+    up: FloatArray,
 ) -> PoseCheck:
-    """Judge a drive's poses by pairs of its sweeps. `to_working` brings poses to the sweeps' working frame."""
+    """Judge a drive's poses by pairs of its sweeps. `to_working` brings poses to the sweeps' working frame; `up` (3,)
+    is up in the points' own axes.
+    """
     if len(poses) < 2:
         return PoseCheck(verdict="cannot tell: there is only one sweep")
     if not pairs:
@@ -64,7 +68,7 @@ def check_poses(
     registration = _register(working, timestamps_ns, pairs[:_MOST_REGISTERED], given)
     few = given[: len(registration.misfits_m)]
     if few.mean() > 1.3 * registration.misfits_m.mean() or few.mean() > _GOOD_FIT_M:
-        tried += misfits(unusual_explanations())
+        tried += misfits(unusual_explanations(up))
     shown = {e.label: float(np.nanmean(m)) for e, m in tried if e.label and np.isfinite(m).any()}
     result = PoseCheck(pairs=tuple(frames), given_m=float(given.mean()), misfits_m=shown)
     return _judged(where, result, working, given, registration, tried)
@@ -80,7 +84,7 @@ def _judged(
     best_fit = (
         f"{registered.mean():.2f} m (of {few.mean():.2f} m, in {len(few)} of them) with the motion that fits best"
     )
-    numbers = f"median misfit over {len(check.pairs)} pairs of sweeps: {given.mean():.2f} m with the poses as given"
+    numbers = f"misfit of {len(check.pairs)} pairs of sweeps: {given.mean():.2f} m with the poses as given"
     if stated.max() < _STILL_M and np.median(moved) < 2 * _STILL_M:
         return _with(check, "cannot tell: the vehicle stands still in all pairs")
     if stated.max() < 1e-3:
@@ -90,7 +94,7 @@ def _judged(
             "write the pose of every sweep; `copilot4d doctor --estimate-poses PATH` makes poses from the sweeps",
         )  # fmt: skip
         return _with(check, found.title, found)
-    winners = [(e, m) for e, m in tried if _beaten(given, m, _needed(e, len(given)), few_ok=not e.small)]
+    winners = [(e, m) for e, m in tried if _beaten(given, m, _needed(e, len(given)), 3 if e.small else 1)]
     if winners:
         best = min(_ratio(given, m) for _, m in winners)
         tied = [e for e, m in winners if _ratio(given, m) <= _TIED * best + 1e-9]
@@ -101,7 +105,7 @@ def _judged(
         evidence = f"{numbers}, {np.nanmean(after):.2f} m with this mended, {shown_none(tried)} without poses{also}"
         found = problem(first.code, where, first.title, evidence, first.remedy)
         return _with(check, found.title, found)
-    if _beaten(few, registered, 0.5) and few.mean() > _GOOD_FIT_M:
+    if (few > 2 * registered + _GOOD_FIT_M / 2).mean() >= _MOST_PAIRS:
         found = problem(
             "poses-wrong", where, "The poses do not fit the sweeps, and no usual mistake explains it",
             f"{numbers}, {best_fit}",
@@ -169,10 +173,11 @@ def _ratio(given: FloatArray, other: FloatArray) -> float:
     return float(other[known].mean() / max(given[known].mean(), 1e-6))
 
 
-def _beaten(given: FloatArray, other: FloatArray, ratio: float, few_ok: bool = True) -> bool:
-    """Whether another motion fits better by that ratio on average, and in most pairs."""
+def _beaten(given: FloatArray, other: FloatArray, ratio: float, fewest: int = 1) -> bool:
+    """Whether another motion fits better by that ratio on average, and in most pairs in which it matters at all."""
     known = np.isfinite(other)
-    if known.sum() < (1 if few_ok else 3):
+    known[known] &= np.abs(other[known] - given[known]) > _MATTERS_M
+    if known.sum() < fewest:
         return False
     return _ratio(given, other) < ratio and float((other[known] < given[known]).mean()) >= _MOST_PAIRS
 

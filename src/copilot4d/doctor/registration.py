@@ -1,8 +1,9 @@
 """How well two sweeps fit on each other under a given motion, and which motion fits them best.
 
-The misfit of a motion is the median distance from a moved point to its nearest neighbour in the other sweep, over
-points that stand above the ground: the ground fits on itself under any horizontal motion, so it would hide the answer.
-Working frame: z up, metres.
+The misfit of a motion is how far moved points are from the other sweep's surfaces (70% of them are nearer). Only points
+that stand above the ground count: the ground fits on itself under any horizontal motion. And only the distance across
+a surface counts, not along it: the pattern of the rays moves with the sensor, so along a wall two sweeps of a driving
+vehicle have their points at the same places. Working frame: z up, metres.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from copilot4d.geometry.se3 import FloatArray
 CAP_M = 1.0  # a neighbour farther than this is no neighbour
 _ABOVE_GROUND_M = 0.6
 _NEAREST_M, _FARTHEST_M = 3.0, 45.0  # nearer is the vehicle itself, farther is too sparse
-_TARGET_CELL_M, _SOURCE_CELL_M = 0.1, 0.4
+_TARGET_CELL_M, _SOURCE_CELL_M = 0.15, 0.4
 _MOST_SOURCE_POINTS = 1500
 _FEWEST_POINTS = 100
+_SHARE = 70  # percent of the points
+_NEIGHBOURS = 12
+_FLAT = 0.05  # a direction with less of the largest variance is across the surface
 
 
 def structure(points_m: FloatArray, ground_z: float | None) -> FloatArray:
@@ -37,6 +41,7 @@ class SweepPair:
     """Two sweeps that can be laid on each other: the later one's points are moved into the earlier one's frame."""
 
     target: FloatArray  # (N, 3) the earlier sweep
+    along: FloatArray  # (N, 3, 3) at each of its points, projects on the directions along the surface there
     tree: KDTree
     source: FloatArray  # (M, 3) the later sweep, thinned
 
@@ -47,19 +52,22 @@ class SweepPair:
         source = source[:: max(1, len(source) // _MOST_SOURCE_POINTS)]
         if min(len(target), len(source)) < _FEWEST_POINTS:
             return None
-        return cls(target, KDTree(target), source)
+        tree = KDTree(target)
+        return cls(target, _along_surface(target, tree), tree, source)
 
     def misfits_m(self, earlier_from_later: FloatArray) -> FloatArray:
-        """(H, 4, 4) motions -> (H,) the median distance from a moved point to its nearest neighbour, at most CAP_M;
-        NaN for a motion that is not known (NaN).
+        """(H, 4, 4) motions -> (H,) the distance to the surface that 70% of the moved points keep, at most CAP_M; NaN
+        for a motion that is not known (NaN).
         """
         misfits = np.full(len(earlier_from_later), np.nan)
         known = np.isfinite(earlier_from_later).all(axis=(1, 2))
         if known.any():
             # All motions in one query: the tree shares its work between threads once, not once a motion.
             moved = se3.transform_points(earlier_from_later[known], self.source).reshape(-1, 3)
-            distance, _ = self.tree.query(moved, distance_upper_bound=CAP_M)
-            misfits[known] = np.median(np.minimum(distance, CAP_M).reshape(-1, len(self.source)), axis=1)
+            near, across = self._across(moved, CAP_M)
+            distance = np.full(len(moved), CAP_M)
+            distance[near] = np.linalg.norm(across, axis=1)
+            misfits[known] = np.percentile(distance.reshape(-1, len(self.source)), _SHARE, axis=1)
         return misfits
 
     def registered(self, starts: FloatArray, iterations: int = 25) -> FloatArray:
@@ -68,15 +76,21 @@ class SweepPair:
         for i in range(iterations):
             moved = se3.transform_points(motion, self.source)
             reach = 2.0 if i < iterations // 2 else 0.6  # first from afar, then only what truly matches
-            distance, index = self.tree.query(moved, distance_upper_bound=reach)
-            near = np.isfinite(distance)
+            near, across = self._across(moved, reach)
             if near.sum() < _FEWEST_POINTS // 2:
                 break
-            step = _rigid_fit(moved[near], self.target[index[near]])
+            step = _rigid_fit(moved[near], moved[near] - across)
             motion = se3.compose(step, motion)
             if np.abs(step - np.eye(4)).max() < 1e-4 and i > iterations // 2:
                 break
         return motion
+
+    def _across(self, moved: FloatArray, reach_m: float) -> tuple[NDArray[np.bool_], FloatArray]:
+        """Which moved points have a neighbour, and for those the offset from its surface: (N,) and (K, 3)."""
+        distance, index = self.tree.query(moved, distance_upper_bound=reach_m)
+        near = np.isfinite(distance)
+        offset = moved[near] - self.target[index[near]]
+        return near, offset - np.einsum("nij,nj->ni", self.along[index[near]], offset)
 
 
 def forward_starts(seconds: float) -> FloatArray:
@@ -84,6 +98,16 @@ def forward_starts(seconds: float) -> FloatArray:
     distances = np.arange(0.0, min(30.0 * seconds, 25.0) + 0.4, 0.4)
     directions = np.array([[1.0, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0]])
     return se3.from_rotation_translation(np.eye(3), (distances[:, None, None] * directions).reshape(-1, 3))
+
+
+def _along_surface(points: FloatArray, tree: KDTree) -> FloatArray:
+    """(N, 3, 3) projections on the surface through each point: a plane, or a line where only one ring passes."""
+    _, index = tree.query(points, k=_NEIGHBOURS)
+    spread = points[index] - points[index].mean(axis=1, keepdims=True)
+    variance, directions = np.linalg.eigh(np.einsum("nki,nkj->nij", spread, spread))
+    along = directions * (variance > _FLAT * variance[:, 2:])[:, None, :]
+    along[:, :, 0] = 0  # the direction of least spread is never along the surface
+    return along @ np.swapaxes(along, 1, 2)  # type: ignore[no-any-return]
 
 
 def _thinned(points: FloatArray, cell_m: float) -> FloatArray:

@@ -29,10 +29,13 @@ class TrajectoryFacts:
     forward: str | None  # "+x", "-y", ...: the axis of its own frame along which the vehicle drives; None: unclear
 
 
+NO_MOTION = TrajectoryFacts(way_m=0.0, speed_max_m_s=0.0, turn_max_deg_s=0.0, forward=None)
+
+
 def read_trajectory(poses: FloatArray, timestamps_ns: NDArray[np.int64]) -> TrajectoryFacts:
     """The facts of (N, 4, 4) poses."""
     if len(poses) < 2:
-        return TrajectoryFacts(way_m=0.0, speed_max_m_s=0.0, turn_max_deg_s=0.0, forward=None)
+        return NO_MOTION
     motion = se3.relative_motion(poses[:-1], poses[1:])
     seconds = np.diff(timestamps_ns) * 1e-9
     steps = motion[:, :3, 3]
@@ -80,6 +83,8 @@ def check_jumps(where: str, poses: FloatArray, timestamps_ns: NDArray[np.int64])
     steady = np.abs(before - after) < _STEADY * np.maximum(before, after)
     doubled = steady & (speed[1:-1] > 1.8 * np.maximum(before, after)) & (steps[1:-1] > 0.4)
     jumped[1:-1] |= doubled
+    repeated = (steps < 1e-6) & (around > 1.0)
+    jumped[1:] &= ~repeated[:-1]  # after a pose that stood still comes one that catches up
     frames = np.flatnonzero(jumped)
     findings = []
     if len(frames) and len(frames) <= max(2, len(steps) // 4):  # more than that is another disease
@@ -90,12 +95,11 @@ def check_jumps(where: str, poses: FloatArray, timestamps_ns: NDArray[np.int64])
             "look for sweeps that were lost there (their times written anew), for poses of another log, or for a "
             "correction of the positioning system; cut the drive at the jump",
         ))  # fmt: skip
-    repeated = np.flatnonzero((steps < 1e-6) & (around > 1.0))
-    if len(repeated):
+    if repeated.any():
+        frames = np.flatnonzero(repeated) + 1
         findings.append(problem(
             "poses-repeated", where, "Poses repeat while the vehicle drives",
-            f"frames {listed((repeated + 1).tolist())} have the pose of the frame before, at "
-            f"{around[repeated].mean():.1f} m/s",
+            f"the pose of the frame before, at {around[repeated].mean():.1f} m/s, in frames {listed(frames.tolist())}",
             "interpolate the poses to each sweep's own time instead of taking the latest one",
         ))  # fmt: skip
     return findings
