@@ -88,7 +88,9 @@ def moving_share(before: Sweep, now: Sweep, after: Sweep) -> float:
     candidate = near & ~ground_mask(points)
     seen_through = np.ones(candidate.sum(), dtype=bool)
     for other in (before, after):
-        moved = se3.transform_points(se3.relative_motion(other.world_from_lidar, now.world_from_lidar), points[candidate])
+        moved = se3.transform_points(
+            se3.relative_motion(other.world_from_lidar, now.world_from_lidar), points[candidate]
+        )
         seen_through &= _passes(other, moved)
     return float(seen_through.sum() / len(points))
 
@@ -159,7 +161,12 @@ def picture(real: Drive, ours: list[Drive], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(2, 2, figsize=(10, 10), facecolor="white")
-    shown = [(real[10], "KITTI"), (real[len(real) - 10], "KITTI"), (ours[0][30], "simulated"), (ours[1][30], "simulated")]
+    shown = [
+        (real[10], "KITTI"),
+        (real[len(real) - 10], "KITTI"),
+        (ours[0][30], "simulated"),
+        (ours[1][30], "simulated"),
+    ]
     for axis, (sweep, title) in zip(axes.flat, shown, strict=True):
         x, y, z = sweep.points.T
         axis.scatter(x, y, s=0.15, c=z, cmap="viridis", vmin=-2, vmax=2, linewidths=0)

@@ -48,7 +48,9 @@ def test_ten_thousand_random_rays_agree_with_the_slow_reference_to_a_millimetre(
     scene = street.scene.with_moving(bodies, start, end)
     n = 10_000
     # Half of the rays start near the moving things, so that those are met as well.
-    base = np.where(rng.random((n, 1)) < 0.5, where[rng.integers(5, size=n)], centres[rng.integers(len(centres), size=n)])
+    base = np.where(
+        rng.random((n, 1)) < 0.5, where[rng.integers(5, size=n)], centres[rng.integers(len(centres), size=n)]
+    )
     base = base + rng.uniform(-4, 4, (n, 2))
     origins = np.column_stack([base, street.ground.height_at(base) + rng.uniform(0.3, 4.0, n)])
     elevation, azimuth = np.deg2rad(rng.uniform(-30, 15, n)), rng.uniform(-np.pi, np.pi, n)

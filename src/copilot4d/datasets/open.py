@@ -54,8 +54,15 @@ FORMATS: dict[str, Format] = {
     )
 }
 
+
+def _simulated(name: str) -> Dataset:
+    """The simulator, like every format, is imported on first use."""
+    opened: Dataset = importlib.import_module("copilot4d.datasets.simulated").open(name)
+    return opened
+
+
 # Data sets that are no folders: the part of the name before "/" -> its opener, which is given the whole name.
-NAMED: dict[str, Callable[[str], Dataset]] = {}
+NAMED: dict[str, Callable[[str], Dataset]] = {"street-v1": _simulated, "street-v1-whatif": _simulated}
 
 
 def open_dataset(path: str | Path, *, format: str | None = None, require_poses: bool = True) -> Dataset:

@@ -73,7 +73,9 @@ def draw_population(street: Street) -> tuple[Population, Start]:
     bikes = np.array([k == "cyclist" for k in kinds])
     large = np.array([k in ("bus", "van") for k in kinds])
     length = np.array([b.length_m for b in bodies])
-    pace = np.where(walks, rng.uniform(0.9, 1.7, n), np.where(bikes, rng.uniform(4.0, 6.5, n), rng.uniform(0.85, 1.1, n)))
+    pace = np.where(
+        walks, rng.uniform(0.9, 1.7, n), np.where(bikes, rng.uniform(4.0, 6.5, n), rng.uniform(0.85, 1.1, n))
+    )
     population = Population(
         kinds=tuple(kinds),
         shapes=bodies,

@@ -249,7 +249,9 @@ def _cast(
                         best, who, what, cosine = depth, moving_base + a, m_material[b], c
             end = min(leave, best)
             if min(z_in, oz + end * dz) <= top[i, j]:
-                dip = t if z_in <= top[i, j] else max(t, (top[i, j] - oz) / dz - 1e-6)  # above the highest point: no ground
+                dip = (
+                    t if z_in <= top[i, j] else max(t, (top[i, j] - oz) / dz - 1e-6)
+                )  # above the highest point: no ground
                 depth, c = meet_ground(ox, oy, oz, dx, dy, dz, dip, end, height, CELL_M)
                 if depth < best:
                     x, y = int((ox + depth * dx) / CELL_M), int((oy + depth * dy) / CELL_M)

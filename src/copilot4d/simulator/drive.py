@@ -47,10 +47,14 @@ class SimulatedDrive(Drive):
 
     def truth(self, index: int) -> SweepTruth:
         """The truth about one sweep."""
+        i = range(len(self))[index]
+        return self.truth_of(i if self.frames is None else int(self.frames[i]))
+
+    def truth_of(self, frame: int) -> SweepTruth:
+        """The truth by the frame's number in the original drive, as `read` takes it."""
         if self.read_truth is None:
             raise UsageError(f"drive {self.name} was read without its truth; simulate it again to have it")
-        i = range(len(self))[index]
-        return self.read_truth(i if self.frames is None else int(self.frames[i]))
+        return self.read_truth(frame)
 
 
 def simulate_drive(

@@ -106,7 +106,9 @@ def _hill_raster(hills: Hills, low: FloatArray, shape: tuple[int, ...]) -> Float
 def _roughness(rng: np.random.Generator, shape: list[int]) -> FloatArray:
     """Lawns and beds: bumps of a few centimetres, about a metre wide, on banks of some decimetres; one tile of 128 m."""
     tile = 512
-    fine = ndimage.zoom(rng.random((tile // 4, tile // 4), dtype=np.float32), 4, order=1, mode="grid-wrap", grid_mode=True)
+    fine = ndimage.zoom(
+        rng.random((tile // 4, tile // 4), dtype=np.float32), 4, order=1, mode="grid-wrap", grid_mode=True
+    )
     bank = ndimage.zoom(rng.random((8, 8), dtype=np.float32), 64, order=1, mode="grid-wrap", grid_mode=True)
     rough = 0.12 * fine + 0.7 * bank**2 - 0.15
     times = (-(-shape[0] // tile), -(-shape[1] // tile))
@@ -151,7 +153,9 @@ def _star(middle: FloatArray, corners: list[FloatArray]) -> FloatArray:
     u, v = np.meshgrid(np.linspace(0, 1, 120), np.linspace(0, 1, 120), indexing="ij")
     inside = u + v <= 1
     weights = np.stack([u[inside], v[inside]], axis=-1)
-    fans = [weights @ (np.stack([a, b]) - middle) + middle for a, b in zip(around, around[1:] + around[:1], strict=True)]
+    fans = [
+        weights @ (np.stack([a, b]) - middle) + middle for a, b in zip(around, around[1:] + around[:1], strict=True)
+    ]
     return np.concatenate(fans)
 
 

@@ -209,8 +209,10 @@ def _conflicts(lines: list[FloatArray], kinds: list[int], origins: list[int]) ->
     for a, b in combinations(inside, 2):
         if kinds[a] == kinds[b] == CROSSING or np.abs(middle[a] - middle[b]).max() > 60.0:
             continue
+        if origins[a] == origins[b] and kinds[a] == kinds[b] == TURN:
+            continue  # they part: whoever comes behind follows until they have
         gap = np.linalg.norm(lines[a][:, None, :] - lines[b][None, :, :], axis=-1).min()
-        if gap < CONFLICT_M or origins[a] == origins[b]:
+        if gap < CONFLICT_M:
             shared[a].add(b)
             shared[b].add(a)
     return tuple(frozenset(s) for s in shared)

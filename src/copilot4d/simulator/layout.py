@@ -62,7 +62,9 @@ def _line_kerb(placer: Placer, side: _Side, rng: np.random.Generator, options: S
                 placer.place(shape, side.point(s, -PARKING_WIDTH_M / 2 + lateral), yaw, uses=(ROAD,), margin_m=0.2)
             s += shape.length_m / 2
     for s in np.arange(rng.uniform(3, 9), end, rng.uniform(24, 36)):
-        placer.place(shapes.pole(rng.uniform(5, 8)), side.point(s, FURNITURE_M), side.facing(s) - np.pi / 2, uses=(PAVEMENT,))
+        placer.place(
+            shapes.pole(rng.uniform(5, 8)), side.point(s, FURNITURE_M), side.facing(s) - np.pi / 2, uses=(PAVEMENT,)
+        )
     if rng.random() < 0.4:
         for s in np.arange(rng.uniform(4, 10), end, rng.uniform(8, 18)):
             tree = shapes.tree(rng, rng.uniform(5.0, 11.0))

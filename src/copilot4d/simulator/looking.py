@@ -12,7 +12,7 @@ from copilot4d.simulator.agents import Population
 from copilot4d.simulator.lanes import LaneTable
 
 FAR_M = 1e6
-SIBLING_M = 4.0  # whoever turns off another way still blocks the lane until its rear has gone this far
+SIBLING_M = 12.0  # whoever turns off another way is still followed until its rear has gone this far
 LOOK_AHEAD_M = 45
 
 
@@ -37,7 +37,11 @@ def place(
 
 
 def along(
-    lanes: LaneTable, lane: NDArray[np.int64], previous: NDArray[np.int64], following: NDArray[np.int64], s_m: FloatArray
+    lanes: LaneTable,
+    lane: NDArray[np.int64],
+    previous: NDArray[np.int64],
+    following: NDArray[np.int64],
+    s_m: FloatArray,
 ) -> FloatArray:
     """Points on an agent's way; a position before its lane lies on the previous one, one beyond it on the next."""
     here = np.maximum(lane, 0)
@@ -59,9 +63,7 @@ def leaders(
     last = np.full(count + 1, -1, dtype=np.int64)  # the hindmost agent of each lane; the spare entry is "no lane"
     first_rows = np.flatnonzero(np.r_[True, sorted_lane[1:] != sorted_lane[:-1]])
     last[sorted_lane[first_rows]] = order[first_rows]
-    last[count] = -1
-    if (lane < 0).any():
-        last[-1] = -1
+    last[count] = -1  # where an agent off the lanes (lane -1) has just been written
     ahead = np.full(n, -1, dtype=np.int64)
     same = sorted_lane[1:] == sorted_lane[:-1]
     ahead[order[:-1][same]] = order[1:][same]
@@ -80,16 +82,14 @@ def leaders(
     for a in np.flatnonzero((ahead < 0) & (lane >= 0) & (base_next < 40.0)).tolist():
         for sibling in lanes.successors[int(lane[a])]:
             b = int(last[sibling])
-            if b >= 0 and sibling != following[a] and s_m[b] - length_m[b] / 2 < SIBLING_M:
+            if b >= 0 and sibling != following[a] and s_m[b] - length_m[b] / 2 < min(SIBLING_M, 4 * length_m[b]):
                 distance = base_next[a] + s_m[b] - (length_m[a] + length_m[b]) / 2
                 if distance < gap[a]:
                     gap[a], leader_speed[a] = distance, speed[b]
     return Leaders(gap_m=gap, speed_m_s=leader_speed, same_lane=ahead >= 0)
 
 
-def room_at_start(
-    lanes: LaneTable, length_m: FloatArray, lane: NDArray[np.int64], s_m: FloatArray
-) -> FloatArray:
+def room_at_start(lanes: LaneTable, length_m: FloatArray, lane: NDArray[np.int64], s_m: FloatArray) -> FloatArray:
     """(L,) the free length behind the rear of each lane's hindmost agent."""
     room = np.full(len(lanes), FAR_M)
     on = lane >= 0

@@ -10,7 +10,7 @@ from copilot4d.simulator.agents import STEP_S, Population
 from copilot4d.simulator.lanes import CROSSING, LaneTable
 
 PATIENCE_S = 3.0  # after this long at the line, later comers no longer slip through
-GIVE_UP_S = 1.5  # a vehicle that stands before the line this long gives its reservation back
+GIVE_UP_S = 3.0  # a vehicle that stands before the line this long with a reservation gives it back
 
 
 def release(

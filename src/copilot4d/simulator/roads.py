@@ -117,7 +117,9 @@ def draw_roads(seed: int, options: StreetOptions) -> RoadMap:
     pairs = _thinned(_lattice_pairs(options.columns, options.rows), len(junctions), rng)
     lanes = np.where(rng.random(len(pairs)) < 0.2, rng.integers(1, options.max_lanes + 1, len(pairs)), 1)
     radius = JUNCTION_RADIUS_M + LANE_WIDTH_M * (lanes.max() - 1)
-    roads = tuple(_draw_road(junctions, pair, int(n), radius, options, rng) for pair, n in zip(pairs, lanes, strict=True))
+    roads = tuple(
+        _draw_road(junctions, pair, int(n), radius, options, rng) for pair, n in zip(pairs, lanes, strict=True)
+    )
     return RoadMap(junctions=junctions, radius_m=float(radius), roads=roads)
 
 

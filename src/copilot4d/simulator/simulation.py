@@ -70,13 +70,16 @@ class Simulation:
     def poses_at(self, time_s: float) -> FloatArray:
         """(A, 4) x, y, z, yaw of everybody at any time of the past, between steps on the straight line."""
         step = time_s / STEP_S
-        if not -1.001 <= step <= len(self.poses) - 0.999 + 1.0:
+        last = len(self.poses) - 1
+        if not -1.001 <= step <= last + 1.001:  # half a sweep beyond either end goes on straight
             raise UsageError(f"the simulation covers 0 to {self.time_s:.2f} s, asked for {time_s:.2f} s")
-        if len(self.poses) == 1:
+        nearest = round(step)
+        if abs(step - nearest) < 1e-6 and 0 <= nearest <= last:
+            return self.poses[nearest]  # exactly, so that branches share their last common moment to the bit
+        if last == 0:
             return self.poses[0]
-        lower = int(np.clip(np.floor(step + 1e-9), 0, len(self.poses) - 2))  # half a sweep beyond either end goes on straight
-        fraction = step - lower
-        return self.poses[lower] + fraction * (self.poses[lower + 1] - self.poses[lower])
+        lower = int(np.clip(np.floor(step), 0, last - 1))
+        return self.poses[lower] + (step - lower) * (self.poses[lower + 1] - self.poses[lower])
 
     def follower(self) -> int | None:
         """The agent next behind the ego on its lane, if there is one within 40 m."""

@@ -16,7 +16,7 @@ from copilot4d.simulator.agents import STEP_S, Population, Start, draw_populatio
 from copilot4d.simulator.ego import EgoPlan, path_pose, swerve_offset
 from copilot4d.simulator.following import HARDEST_BRAKING, command
 from copilot4d.simulator.ground import RIDE_M
-from copilot4d.simulator.lanes import DRIVE, TURN, LaneTable
+from copilot4d.simulator.lanes import CROSSING, DRIVE, TURN, LaneTable
 from copilot4d.simulator.looking import ego_in_the_way, leaders, place, room_at_start
 from copilot4d.simulator.reservations import GIVE_UP_S, grant, release
 from copilot4d.simulator.street import Street
@@ -111,7 +111,9 @@ def _decide(world: World, state: TrafficState) -> FloatArray:
     desired = np.where(people.walks, people.pace, np.minimum(lanes.limit_m_s[on_lane] * factor, limit))
     ahead = np.where(people.walks, np.inf, lanes.limit_m_s[np.maximum(state.following, 0)] * np.minimum(factor, 1.0))
     desired = np.minimum(desired, np.sqrt(ahead**2 + 2 * 1.4 * np.maximum(left_m, 0.0)))
-    gap_ego, speed_ego = ego_in_the_way(lanes, people, state.lane, state.following, state.s_m, state.pose, state.speed_m_s)
+    gap_ego, speed_ego = ego_in_the_way(
+        lanes, people, state.lane, state.following, state.s_m, state.pose, state.speed_m_s
+    )
     result = np.full(len(people), np.inf)
     obstacles = (
         (seen.gap_m, seen.speed_m_s),
@@ -124,7 +126,6 @@ def _decide(world: World, state: TrafficState) -> FloatArray:
             headway_s=people.headway_s, standstill_m=people.standstill_m, reaction_s=people.reaction_s,
         )  # fmt: skip
         result = np.minimum(result, one)
-    # A stop line is approached to the line itself, not to a car's length of courtesy.
     return result
 
 
@@ -191,7 +192,7 @@ def _reserve(world: World, state: TrafficState, plan: EgoPlan) -> TrafficState:
     seen = leaders(lanes, people.length_m, state.lane, state.following, state.s_m, state.speed_m_s)
     asks = wants & near & ~seen.same_lane & ~stops
     requested = np.where(asks, np.where(state.requested_step < 0, state.step, state.requested_step), -1)
-    asking = np.flatnonzero(asks)
+    asking, standing = np.flatnonzero(asks), state.standing.copy()
     if len(asking):
         room = room_at_start(lanes, people.length_m, state.lane, state.s_m)
         got = grant(
@@ -200,7 +201,8 @@ def _reserve(world: World, state: TrafficState, plan: EgoPlan) -> TrafficState:
         )  # fmt: skip
         held[got] = state.following[got]
         requested[got] = -1
-    return replace(state, held=held, requested_step=requested)
+        standing[got] = 0  # whoever has just got a reservation has not begun to waste it
+    return replace(state, held=held, requested_step=requested, standing=standing)
 
 
 def _turns_blocked_by_ego(lanes: LaneTable, state: TrafficState) -> frozenset[int]:
@@ -220,7 +222,9 @@ def _choose(world: World, agent: int, lane: int, hops: int) -> int:
     options = lanes.successors[lane]
     if world.people.kinds[agent] == "bus":
         return min(options, key=lambda t: abs(lanes.turn[t]))
-    u = random_numbers.uniform(random_numbers.key(world.street.seed, random_numbers.ROUTE), agent, hops)
+    u = float(random_numbers.uniform(random_numbers.key(world.street.seed, random_numbers.ROUTE), agent, hops))
+    if world.people.walks[agent] and len(options) > 1:  # most people go round the corner
+        return next(t for t in options if (lanes.kind[t] == CROSSING) == (u < 0.3))
     return options[int(u * len(options))]
 
 

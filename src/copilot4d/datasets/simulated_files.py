@@ -1,0 +1,153 @@
+"""Simulated drives on disk: the folder or KITTI format, and the truth about every point and agent beside it.
+
+A drive is written beside its place and renamed when it is whole, so that whatever stands there is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from copilot4d.datasets.folder_writer import write_folder, write_kitti
+from copilot4d.datasets.point_files import read_points
+from copilot4d.errors import DataError, UsageError
+from copilot4d.geometry import Sweep
+from copilot4d.simulator.drive import SimulatedDrive, SweepTruth
+from copilot4d.simulator.lidar import MOVING_BASE
+
+TRUTH = "truth.npz"
+TRUTH_VERSION = 1
+WrittenFormat = Literal["folder", "kitti"]
+
+
+def place_of(out: Path, name: str, format: WrittenFormat) -> Path:
+    """Where a drive stands when it is finished."""
+    return out / "sequences" / name if format == "kitti" else out / name
+
+
+def write_simulated(drive: SimulatedDrive, out: Path, format: WrittenFormat = "folder") -> Path:
+    """Write a drive with its truth below OUT; returns its folder. A finished one is left as it is."""
+    final = place_of(out, drive.name, format)
+    if final.exists():
+        return final
+    if format == "kitti" and len(drive) and drive[0].origins is not None:
+        raise UsageError(f"drive {drive.name} has two lidars, which the KITTI format cannot hold: use --format folder")
+    partial_root = out / f".partial-{drive.name}-{os.getpid()}"
+    _remove_remains(out, drive.name)
+    truths: dict[int, SweepTruth] = {}
+
+    def read(frame: int) -> Sweep:
+        sweep = drive.read(frame)
+        truths[frame] = drive.truth_of(frame)  # at once, while the sweep's own cast is still at hand
+        return sweep
+
+    watched = replace(drive, read=read)
+    if format == "kitti":
+        written = write_kitti(watched, partial_root)
+    else:
+        suffix = ".npz" if len(drive) and drive[0].origins is not None else ".bin"
+        written = write_folder(watched, partial_root / drive.name, suffix=suffix)
+    np.savez_compressed(written / TRUTH, **_truth_arrays(drive, [truths[frame] for frame in sorted(truths)]))
+    final.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        written.rename(final)
+    except OSError:
+        if not final.exists():  # else somebody else was faster, with the same drive
+            raise
+    shutil.rmtree(partial_root, ignore_errors=True)
+    return final
+
+
+def read_simulated(folder: Path, *, split: str | None = None) -> SimulatedDrive:
+    """A drive that `write_simulated` wrote in the folder format, bit for bit as it was simulated."""
+    path = folder / TRUTH
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            truth = {key: file[key] for key in file.files}
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(
+            path, "truth", expected="the truth of a simulated drive", found=str(error) or type(error).__name__,
+            remedy=f"remove {folder} and simulate the drive again",
+        ) from error  # fmt: skip
+    if int(truth.get("truth_version", -1)) != TRUTH_VERSION:
+        raise DataError(
+            path, "truth_version", expected=str(TRUTH_VERSION), found=str(truth.get("truth_version", "none")),
+            remedy=f"remove {folder} and simulate the drive again",
+        )  # fmt: skip
+    moment = int(truth["moment_frame"])
+    return SimulatedDrive(
+        name=str(truth["name"]),
+        world_from_lidar=truth["world_from_lidar"],
+        timestamps_ns=truth["timestamps_ns"],
+        read=partial(_read_sweep, folder, truth),
+        read_truth=partial(_read_truth, truth),
+        split=split or str(truth["split"]) or None,
+        format="simulated",
+        source=str(folder),
+        ego_box=truth["ego_box"],
+        plan=str(truth["plan"]),
+        moment_frame=None if moment < 0 else moment,
+    )
+
+
+def _remove_remains(out: Path, name: str) -> None:
+    for remains in out.glob(f".partial-{name}-*"):
+        shutil.rmtree(remains, ignore_errors=True)
+
+
+def _truth_arrays(drive: SimulatedDrive, frames: list[SweepTruth]) -> dict[str, NDArray[Any]]:
+    return {
+        "truth_version": np.array(TRUTH_VERSION),
+        "moving_base": np.array(MOVING_BASE),
+        "name": np.array(drive.name),
+        "split": np.array(drive.split or ""),
+        "plan": np.array(drive.plan),
+        "moment_frame": np.array(-1 if drive.moment_frame is None else drive.moment_frame),
+        "world_from_lidar": drive.world_from_lidar,
+        "timestamps_ns": drive.timestamps_ns,
+        "ego_box": np.asarray(drive.ego_box),
+        "object_ids": np.concatenate([f.object_ids for f in frames]),
+        "moving": np.concatenate([f.moving for f in frames]),
+        "first_point": np.cumsum([0, *(len(f.object_ids) for f in frames)]),
+        "agent_poses": np.stack([f.agent_poses for f in frames]),
+        "agent_speeds_m_s": np.stack([f.agent_speeds_m_s for f in frames]),
+        "agent_sizes_m": frames[0].agent_sizes_m,
+        "agent_kinds": np.array(frames[0].agent_kinds),
+    }
+
+
+def _read_truth(truth: dict[str, NDArray[Any]], i: int) -> SweepTruth:
+    rows = slice(int(truth["first_point"][i]), int(truth["first_point"][i + 1]))
+    return SweepTruth(
+        object_ids=truth["object_ids"][rows],
+        moving=truth["moving"][rows],
+        agent_poses=truth["agent_poses"][i],
+        agent_speeds_m_s=truth["agent_speeds_m_s"][i],
+        agent_sizes_m=truth["agent_sizes_m"],
+        agent_kinds=tuple(truth["agent_kinds"].tolist()),
+    )
+
+
+def _read_sweep(folder: Path, truth: dict[str, NDArray[Any]], i: int) -> Sweep:
+    stamp = int(truth["timestamps_ns"][i])
+    found = [path for suffix in (".bin", ".npz") if (path := folder / "sweeps" / f"{stamp:019d}{suffix}").is_file()]
+    if not found:
+        raise DataError(
+            folder / "sweeps", "sweep", expected=f"a file for time {stamp} ns", found="none",
+            remedy=f"remove {folder} and simulate the drive again",
+        )  # fmt: skip
+    file = read_points(found[0])
+    return Sweep(
+        points=np.ascontiguousarray(file.points),
+        world_from_lidar=truth["world_from_lidar"][i],
+        timestamp_ns=stamp,
+        intensity=None if file.intensity is None else np.ascontiguousarray(file.intensity),
+        origins=None if file.origins is None else np.ascontiguousarray(file.origins),
+    )
