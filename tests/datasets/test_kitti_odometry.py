@@ -67,11 +67,16 @@ def test_a_folder_above_the_root(tree):
 
 
 def test_splits_hold_what_is_on_disk(tmp_path, drive):
-    for name in ("00", "06", "10", "11", "train_0001", "val_0005", "validation"):
+    names = [f"{number:02d}" for number in (0, 1, 5, 6, 7, 8, 10, 11)]
+    for name in (*names, "train_0001", "val_0005", "validation"):
         kitti_tree(tmp_path, drive, name)
     dataset = open_dataset(tmp_path)
-    assert dataset.splits == {"train": ("00", "train_0001"), "val": ("06", "val_0005"), "test": ("10",)}
-    assert dataset.split("val").names == ("06", "val_0005")
+    assert dataset.splits == {
+        "train": ("00", "01", "05", "train_0001"),
+        "val": ("06", "07", "val_0005"),
+        "test": ("08", "10"),
+    }
+    assert dataset.split("val").names == ("06", "07", "val_0005")
     assert [dataset[name].split for name in ("00", "val_0005", "11", "validation")] == ["train", "val", None, None]
 
 

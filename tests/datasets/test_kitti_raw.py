@@ -69,6 +69,12 @@ def test_times_are_exact(tree):
     assert int(times_ns[0]) == 1_317_042_272_000_000_000
 
 
+def test_times_with_fewer_digits(tree, folder):
+    times = "2011-09-26 13:04:32\n2011-09-26 13:04:32.5\n2011-09-26 13:04:33.25\n"
+    (folder / "velodyne_points" / "timestamps.txt").write_text(times)
+    assert np.diff(open_dataset(tree)[NAME].timestamps_ns).tolist() == [500_000_000, 750_000_000]
+
+
 def test_points(tree):
     for sweep, true in zip(open_dataset(tree)[NAME], small_drive(3), strict=True):
         np.testing.assert_array_equal(sweep.points, true.points)

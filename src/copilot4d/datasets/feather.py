@@ -38,17 +38,15 @@ def read_feather(path: Path) -> PointFile:
             batches = table.to_batches()
     except (pa.ArrowException, ValueError, KeyError, NotImplementedError, MemoryError) as error:
         raise damaged(path, "a whole .feather file (version 2)", error) from error
-    names, rows = table.column_names, table.num_rows
-    intensity_name = next((name for name in INTENSITY_NAMES if name in names), None)
-    points, finite = _columns(batches, _POSITIONS, rows)
-    intensity = origins = None
-    if intensity_name is not None:
-        column, also_finite = _columns(batches, (intensity_name,), rows)
-        intensity, finite = column[:, 0], finite and also_finite
-    if all(name in names for name in ORIGIN_NAMES):
-        origins, also_finite = _columns(batches, ORIGIN_NAMES, rows)
-        finite = finite and also_finite
-    return PointFile(points=points, intensity=intensity, origins=origins, known_finite=finite)
+    intensity = [name for name in INTENSITY_NAMES if name in table.column_names][:1]
+    origins = ORIGIN_NAMES if all(name in table.column_names for name in ORIGIN_NAMES) else ()
+    columns, finite = _columns(batches, (*_POSITIONS, *intensity, *origins), table.num_rows)
+    return PointFile(
+        points=columns[:3].T,
+        intensity=columns[3] if intensity else None,
+        origins=columns[-3:].T if origins else None,
+        known_finite=finite,
+    )
 
 
 def write_feather(path: Path, fields: Mapping[str, Array]) -> None:
@@ -79,7 +77,7 @@ def _read_table(path: Path, source: pa.NativeFile) -> pa.Table:
 
 
 def _columns(batches: list[pa.RecordBatch], names: tuple[str, ...], rows: int) -> tuple[NDArray[np.float32], bool]:
-    """(rows, len(names)) float32, and whether all are finite, seen while they are fresh in the processor's cache.
+    """(len(names), rows) float32, and whether all are finite, seen while they are fresh in the processor's cache.
 
     Values that are null become NaN.
     """
@@ -87,9 +85,9 @@ def _columns(batches: list[pa.RecordBatch], names: tuple[str, ...], rows: int) -
     squares, start = 0.0, 0
     with np.errstate(over="ignore", invalid="ignore"):
         for batch in batches:
-            for k, name in enumerate(names):
-                part = columns[k, start : start + batch.num_rows]
+            for column, name in zip(columns, names, strict=True):
+                part = column[start : start + batch.num_rows]
                 part[:] = batch.column(name).to_numpy(zero_copy_only=False)
                 squares += float(np.vdot(part, part))
             start += batch.num_rows
-    return columns.T, math.isfinite(squares)
+    return columns, math.isfinite(squares)
