@@ -137,6 +137,14 @@ def test_poses_of_the_vehicle(tmp_path):
     check_same(open_dataset(tmp_path / "a")["a"], drive)
 
 
+def test_units_are_those_of_the_mounting_too(tmp_path):
+    write_folder(small_drive(2), tmp_path / "a")
+    write_tum_poses(tmp_path / "a" / "poses.txt", np.array([0, 100_000_000]), se3.identity((2,)))
+    mounting = {"translation": [1200, 0, 1900], "quaternion_wxyz": [1, 0, 0, 0]}
+    rewrite(tmp_path / "a", units="mm", pose_frame="world_from_ego", ego_from_lidar=mounting)
+    np.testing.assert_allclose(open_dataset(tmp_path / "a")["a"].world_from_lidar[1, :3, 3], [1.2, 0, 1.9])
+
+
 def test_tum_poses_are_interpolated_at_the_sweeps_times(tmp_path):
     drive = small_drive(3)
     write_folder(drive, tmp_path / "a")
