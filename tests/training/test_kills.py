@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from copilot4d.training import open_checkpoint
+from copilot4d.training import open_checkpoint, train
 from tests.training.killing import assert_same_end, start, train_and_kill
+from tests.training.processes import run_ranks
+from tests.training.toy import ToyTask, toy_config
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -47,8 +49,7 @@ def torchrun(run: Path, *flags: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_torchrun_restarts_a_dead_rank_and_the_run_goes_on(tmp_path):
     """One rank dies of SIGKILL at step 12, once; torchrun starts both again and they resume from step 10."""
-    calm = torchrun(tmp_path / "calm")
-    assert calm.returncode == 0, calm.stderr
+    run_ranks(2, lambda rank: train(ToyTask(), toy_config(tmp_path / "calm")).step)
     killed = torchrun(tmp_path / "killed", "--die-once", "12")
     assert killed.returncode == 0, killed.stderr
     assert "going on from step 10" in killed.stdout

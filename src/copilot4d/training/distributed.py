@@ -19,6 +19,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor
 
 from copilot4d.errors import TrainingError, UsageError
@@ -120,7 +122,11 @@ def open_world(device: str = "auto") -> Iterator[World]:
     if size == 1:
         yield World(device=chosen)
         return
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    store, rank, size = next(iter(rendezvous("env://")))
+    # torchrun keeps one store over restarts: without a prefix of its own, a restarted rank would find dead addresses.
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    backend = "nccl" if chosen.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=PrefixStore(f"attempt_{attempt}", store), rank=rank, world_size=size)
     try:
         yield World(device=chosen, rank=dist.get_rank(), size=size)
     finally:

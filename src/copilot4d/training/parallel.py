@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -17,6 +18,13 @@ from copilot4d.training.counter import StepCounter
 from copilot4d.training.distributed import World
 from copilot4d.training.settings import TrainingConfig
 from copilot4d.training.task import TrainingTask
+
+# DDP's name for copying the first rank's buffers at each forward pass, by torch version
+_BUFFER_SYNC = (
+    "forward_sync_buffers"
+    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel.__init__).parameters
+    else "broadcast_buffers"
+)
 
 
 class _LossModule(nn.Module):
@@ -55,7 +63,7 @@ class Parallel:
             self._wrapped = DistributedDataParallel(
                 self._wrapped,
                 device_ids=[world.device.index] if world.device.type == "cuda" else None,
-                broadcast_buffers=False,  # buffers change in `after_step`, on all ranks alike
+                **cast(dict[str, Any], {_BUFFER_SYNC: False}),  # buffers change in `after_step`, on all ranks alike
                 find_unused_parameters=task.may_skip_parameters,
                 gradient_as_bucket_view=True,
             )

@@ -33,6 +33,15 @@ class DamagedError(DataError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a manifest says; its own bytes were checked."""
+
+    folder: Path
+    content: Mapping[str, Any]
+    files: Mapping[str, Mapping[str, Any]]  # name -> bytes, sha256
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sealed:
     """A folder whose every byte was checked, and what its manifest says."""
 
@@ -89,10 +98,12 @@ def seal(folder: Path, *, kind: str, version: int, content: Mapping[str, Any]) -
     files = {
         file.name: {"bytes": file.stat().st_size, "sha256": sha256_of(file)}
         for file in sorted(folder.iterdir())
-        if file.name != MANIFEST
+        if file.name.endswith(SUFFIXES) and file.name != MANIFEST
     }
     body = {"kind": kind, "version": version, "files": files, "content": dict(content)}
-    (folder / MANIFEST).write_bytes(_sealed_bytes(body))
+    writing = folder / f"{MANIFEST}.tmp"
+    writing.write_bytes(_sealed_bytes(body))
+    writing.replace(folder / MANIFEST)
 
 
 def open_sealed(folder: str | Path, *, kind: str, version: int) -> Sealed:
@@ -100,6 +111,15 @@ def open_sealed(folder: str | Path, *, kind: str, version: int) -> Sealed:
 
     Raises DamagedError where bytes are missing or changed, DataError where the folder is something else.
     """
+    manifest = read_manifest(folder, kind=kind, version=version)
+    for name, entry in manifest.files.items():
+        _check_file(manifest.folder, name, entry)
+    hashes = {name: str(entry["sha256"]) for name, entry in manifest.files.items()}
+    return Sealed(path=manifest.folder, content=manifest.content, files=hashes)
+
+
+def read_manifest(folder: str | Path, *, kind: str, version: int) -> Manifest:
+    """Check a manifest and the names in it, but not yet the files: for folders too large to read at each start."""
     folder = Path(folder)
     body = _read_manifest(folder / MANIFEST)
     if body.get("kind") != kind:
@@ -110,10 +130,11 @@ def open_sealed(folder: str | Path, *, kind: str, version: int) -> Sealed:
     files, content = body.get("files"), body.get("content")
     if not isinstance(files, dict) or not isinstance(content, dict):
         raise _damaged(folder / MANIFEST, "structure", "files and content", "something else")
-    hashes = {}
     for name, entry in files.items():
-        hashes[name] = _check_file(folder, name, entry)
-    return Sealed(path=folder, content=content, files=hashes)
+        safe_member(folder, name)
+        if not isinstance(entry, dict) or not {"bytes", "sha256"} <= set(entry):
+            raise _damaged(folder / MANIFEST, f"files.{name}", "bytes and sha256", repr(entry))
+    return Manifest(folder=folder, content=content, files=files)
 
 
 def safe_member(folder: Path, name: object) -> Path:
@@ -176,10 +197,8 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     return body
 
 
-def _check_file(folder: Path, name: object, entry: object) -> str:
+def _check_file(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
     path = safe_member(folder, name)
-    if not isinstance(entry, dict) or not {"bytes", "sha256"} <= set(entry):
-        raise _damaged(folder / MANIFEST, f"files.{name}", "bytes and sha256", repr(entry))
     if not path.is_file():
         raise _damaged(path, "file", f"{entry['bytes']} bytes", "no file")
     if path.stat().st_size != entry["bytes"]:
@@ -187,7 +206,6 @@ def _check_file(folder: Path, name: object, entry: object) -> str:
     found = sha256_of(path)
     if found != entry["sha256"]:
         raise _damaged(path, "sha256", str(entry["sha256"]), found)
-    return found
 
 
 def _wrong(path: Path, field: str, expected: str, found: str, remedy: str) -> DataError:

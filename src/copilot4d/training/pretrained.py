@@ -1,0 +1,168 @@
+"""Folders to share weights in, as the Hugging Face hub keeps them: config.json, model.safetensors, README.md.
+
+    save_pretrained("out/tokenizer", model, kind="tokenizer", config=to_mapping(config), card=ModelCard(...))
+    weights = load_pretrained("out/tokenizer", kind="tokenizer")
+    model = Tokenizer(from_mapping(TokenizerConfig, weights.config)); weights.fill(model)
+
+A manifest seals the folder. Where there is one, every byte is checked; a folder without one (made by another tool) is
+read all the same, because config.json and safetensors cannot execute anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from copilot4d.config import to_yaml
+from copilot4d.errors import DataError, UsageError
+from copilot4d.training.checkpoint import CONVENTIONS, read_tensors
+from copilot4d.training.distributed import World, full_tensor, named_state
+from copilot4d.training.journal import duration
+from copilot4d.training.sealed_folder import MANIFEST, new_folder, open_sealed, safe_member, seal, sha256_of
+from copilot4d.training.state import load_model
+from copilot4d.version import __version__
+
+KIND = "copilot4d.pretrained"
+VERSION = 1
+MAX_CONFIG_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """One measured number, with all that makes it comparable."""
+
+    metric: str  # "chamfer"
+    value: float
+    dataset: str  # "KITTI Odometry, sequence 08"
+    protocol: str  # the protocol's name, so that nobody compares apples with pears
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """What a person must know about weights: what they are, what they were trained on, for how long, how good."""
+
+    title: str
+    summary: str
+    trained_on: Sequence[str]
+    steps: int
+    samples: int
+    training_s: float
+    hardware: str
+    scores: Sequence[Score] = field(default_factory=tuple)
+    limits: str = "Not for use in a vehicle: a research model, without any guarantee of safety."
+    license: str = "apache-2.0"
+    command: str = ""  # that trained it
+
+    def text(self, kind: str, parameters: int) -> str:
+        """README.md: YAML front matter that the hub reads, then words."""
+        name = re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+        front: dict[str, Any] = {
+            "license": self.license,
+            "library_name": "copilot4d",
+            "tags": ["lidar", "world-model", "point-cloud", "autonomous-driving", kind.replace("_", "-")],
+        }
+        if self.scores:
+            front["model-index"] = [{"name": name, "results": [_result(score) for score in self.scores]}]
+        lines = [
+            "---", to_yaml(front).rstrip(), "---", "", f"# {self.title}", "", self.summary, "",
+            f"- Kind: {kind}, {parameters / 1e6:.2f} M parameters, written by copilot4d {__version__}",
+            f"- Trained on: {'; '.join(self.trained_on)}",
+            f"- For: {self.steps} steps, {self.samples} samples, {duration(self.training_s)} on {self.hardware}",
+        ]  # fmt: skip
+        if self.command:
+            lines += ["", "Made by:", "", "```", self.command, "```"]
+        if self.scores:
+            lines += ["", "| score | value | data | protocol |", "|---|---|---|---|"]
+            lines += [f"| {s.metric} | {s.value:.4g} | {s.dataset} | {s.protocol} |" for s in self.scores]
+        else:
+            lines += ["", "Not scored."]
+        return "\n".join([*lines, "", "## Limits", "", self.limits, ""])
+
+
+def _result(score: Score) -> dict[str, Any]:
+    slug = re.sub(r"[^a-z0-9]+", "-", score.dataset.lower()).strip("-")
+    return {
+        "task": {"type": "point-cloud-forecasting", "name": "Point cloud forecasting"},
+        "dataset": {"type": slug, "name": score.dataset},
+        "metrics": [{"type": score.metric, "value": float(score.value), "name": f"{score.metric} ({score.protocol})"}],
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrained:
+    """A pretrained folder that was checked."""
+
+    path: Path
+    kind: str
+    config: Mapping[str, Any]
+    conventions: Mapping[str, Any]
+    sha256: str  # of model.safetensors: the identity that token caches name
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The weights, on the CPU."""
+        return read_tensors(self.path / "model.safetensors")
+
+    def fill(self, model: nn.Module) -> None:
+        """Put the weights into a model; names and shapes must be its own."""
+        alone = World(device=torch.device("cpu"))
+        load_model(model, self.tensors(), alone, self.path / "model.safetensors")
+
+
+def save_pretrained(
+    folder: str | Path, model: nn.Module, *, kind: str, config: Mapping[str, Any], card: ModelCard,
+    conventions: Mapping[str, Any] | None = None,
+) -> Path:  # fmt: skip
+    """Write a folder for the hub. An existing folder of ours is replaced, anything else is refused."""
+    folder = Path(folder)
+    if folder.exists() and not (folder / MANIFEST).is_file():
+        raise UsageError(f"{folder} exists and is not a pretrained folder; choose another name or remove it")
+    weights = {name: full_tensor(tensor).contiguous() for name, tensor in named_state(model)}
+    parameters = sum(p.numel() for p in model.parameters())
+    stated = {"kind": kind, "config": dict(config), "conventions": {**CONVENTIONS, **(conventions or {})}}
+    with new_folder(folder) as writing:
+        save_file(weights, writing / "model.safetensors", metadata={"format": "pt"})
+        (writing / "config.json").write_text(json.dumps(stated, indent=1) + "\n", encoding="utf-8")
+        (writing / "README.md").write_text(card.text(kind, parameters), encoding="utf-8")
+        seal(writing, kind=KIND, version=VERSION, content={"kind": kind, "written_by": f"copilot4d {__version__}"})
+    return folder
+
+
+def load_pretrained(folder: str | Path, *, kind: str) -> Pretrained:
+    """Check and open a pretrained folder; nothing but config.json, model.safetensors and the manifest is opened."""
+    folder = Path(folder)
+    for name in ("config.json", "model.safetensors"):
+        if not safe_member(folder, name).is_file():
+            raise _bad(folder / name, "file", "a file", "none",
+                       "pass a pretrained folder; pickled weights (.pt, .bin, .ckpt) are never read")  # fmt: skip
+    if (folder / MANIFEST).exists():
+        sha256 = open_sealed(folder, kind=KIND, version=VERSION).files["model.safetensors"]
+    else:
+        sha256 = sha256_of(folder / "model.safetensors")
+    path = folder / "config.json"
+    if path.stat().st_size > MAX_CONFIG_BYTES:
+        raise _bad(path, "size", f"at most {MAX_CONFIG_BYTES} bytes", f"{path.stat().st_size}", "pass another folder")
+    try:
+        stated = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise _bad(path, "JSON", "a configuration", str(error), "copy the folder again") from error
+    if not isinstance(stated, dict) or not isinstance(stated.get("config"), dict):
+        raise _bad(path, "config", "kind, config and conventions", "something else", "pass a copilot4d folder")
+    if stated.get("kind") != kind:
+        raise _bad(path, "kind", repr(kind), repr(stated.get("kind")), f"pass a folder with a {kind}")
+    conventions = stated.get("conventions") or {}
+    for name, value in CONVENTIONS.items():
+        if conventions.get(name) != value:
+            raise _bad(path, f"conventions.{name}", value, repr(conventions.get(name)), "use other weights")
+    return Pretrained(path=folder, kind=kind, config=stated["config"], conventions=conventions, sha256=sha256)
+
+
+def _bad(path: Path, field: str, expected: str, found: str, remedy: str) -> DataError:
+    return DataError(path, field, expected=expected, found=found, remedy=remedy)
