@@ -23,7 +23,7 @@ _MATTERS_M = 0.005  # pairs whose misfit changes less have no say
 _TIED = 1.04
 _GOOD_FIT_M = 0.12  # sweeps that fit as well as this are not questioned further
 _STILL_M = 0.15
-_MOST_REGISTERED = 4  # pairs; finding the best motion costs more than trying a given one
+_MOST_REGISTERED = 3  # pairs; finding the best motion costs more than trying a given one
 _CAN_TELL_M = 0.1  # a shift that moves typical points by less than this cannot be seen
 
 _AS_GIVEN = Explanation(code="", title="as given", remedy="", mend=lambda poses: poses)
@@ -113,7 +113,7 @@ def _judged(
             "`copilot4d doctor --estimate-poses PATH` makes poses from the sweeps",
         )  # fmt: skip
         return _with(check, found.title, found)
-    if _beaten(few, registered, 0.75) and few.mean() - registered.mean() > 0.04:
+    if registered.mean() < 0.75 * few.mean() and (few > registered + 0.04).mean() >= _MOST_PAIRS:
         found = remark(
             "poses-coarse", where, "The poses fit the sweeps, but coarsely",
             f"{numbers}, {best_fit}",

@@ -21,7 +21,7 @@ CAP_M = 1.0  # a neighbour farther than this is no neighbour
 _ABOVE_GROUND_M = 0.6
 _NEAREST_M, _FARTHEST_M = 3.0, 45.0  # nearer is the vehicle itself, farther is too sparse
 _TARGET_CELL_M, _SOURCE_CELL_M = 0.15, 0.4
-_MOST_SOURCE_POINTS = 1500
+_MOST_SOURCE_POINTS = 1200
 _FEWEST_POINTS = 100
 _SHARE = 70  # percent of the points
 _NEIGHBOURS = 12
@@ -55,24 +55,25 @@ class SweepPair:
         tree = KDTree(target)
         return cls(target, _along_surface(target, tree), tree, source)
 
-    def misfits_m(self, earlier_from_later: FloatArray) -> FloatArray:
+    def misfits_m(self, earlier_from_later: FloatArray, every: int = 1) -> FloatArray:
         """(H, 4, 4) motions -> (H,) the distance to the surface that 70% of the moved points keep, at most CAP_M; NaN
-        for a motion that is not known (NaN).
+        for a motion that is not known (NaN). `every` takes only each n-th point.
         """
+        source = self.source[::every]
         misfits = np.full(len(earlier_from_later), np.nan)
         known = np.isfinite(earlier_from_later).all(axis=(1, 2))
         if known.any():
             # All motions in one query: the tree shares its work between threads once, not once a motion.
-            moved = se3.transform_points(earlier_from_later[known], self.source).reshape(-1, 3)
+            moved = se3.transform_points(earlier_from_later[known], source).reshape(-1, 3)
             near, across = self._across(moved, CAP_M)
             distance = np.full(len(moved), CAP_M)
             distance[near] = np.linalg.norm(across, axis=1)
-            misfits[known] = np.percentile(distance.reshape(-1, len(self.source)), _SHARE, axis=1)
+            misfits[known] = np.percentile(distance.reshape(-1, len(source)), _SHARE, axis=1)
         return misfits
 
-    def registered(self, starts: FloatArray, iterations: int = 25) -> FloatArray:
+    def registered(self, starts: FloatArray, iterations: int = 20) -> FloatArray:
         """The motion that fits best: iterated closest points from the best of several (H, 4, 4) starts."""
-        motion = starts[int(np.nanargmin(self.misfits_m(starts)))]
+        motion = starts[int(np.nanargmin(self.misfits_m(starts, every=5)))]
         for i in range(iterations):
             moved = se3.transform_points(motion, self.source)
             reach = 2.0 if i < iterations // 2 else 0.6  # first from afar, then only what truly matches
@@ -95,7 +96,7 @@ class SweepPair:
 
 def forward_starts(seconds: float) -> FloatArray:
     """(H, 4, 4) straight motions along the horizontal axes, as far as a vehicle gets: starts for `registered`."""
-    distances = np.arange(0.0, min(30.0 * seconds, 25.0) + 0.4, 0.4)
+    distances = np.arange(0.0, min(30.0 * seconds, 25.0) + 0.5, 0.5)
     directions = np.array([[1.0, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0]])
     return se3.from_rotation_translation(np.eye(3), (distances[:, None, None] * directions).reshape(-1, 3))
 
