@@ -209,6 +209,18 @@ class TestTimestamps:
         times = open_dataset(tmp_path)[tmp_path.name].timestamps_ns
         assert times.tolist() == [1317042272335337762, 1317042272438625628]
 
+    @pytest.mark.parametrize(
+        ("names", "first_ns"),
+        [
+            (["1317042272335337.bin", "1317042272438625.bin"], 1317042272335337_000),
+            (["1317042272.335337.bin", "1317042272.438625.bin"], 1317042272335337_000),
+            (["100000000000000000.bin", "100000000100000000.bin"], 100000000000000000),  # 18 digits
+        ],
+    )
+    def test_without_a_description_other_long_numbers(self, tmp_path, names, first_ns):
+        self.bare(tmp_path, names)
+        assert open_dataset(tmp_path)[tmp_path.name].timestamps_ns[0] == first_ns
+
     def test_without_a_description_tum_poses_tell(self, tmp_path):
         drive = self.bare(tmp_path, ["a1.bin", "a2.bin", "a10.bin"], poses="tum")
         check_same(open_dataset(tmp_path)[tmp_path.name], drive)
