@@ -36,22 +36,23 @@ class WindowAttention(nn.Module):
         area = self.grid.window**2
         qkv = self.qkv(x).view(maps * self.grid.windows, area, 3, self.heads, dim // self.heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # each (F windows, heads, area, C / heads), views
-        bias = self.attention_bias()
-        if bias.shape[0] == 1 or maps == 1:
-            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        elif bias.requires_grad:
-            # A bias with a gradient has no fused kernel: let it broadcast over maps instead of copying it.
-            q, k, v = (t.unflatten(0, (maps, self.grid.windows)) for t in (q, k, v))
-            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias).flatten(0, 1)
-        else:
-            per_map = (t.split(self.grid.windows) for t in (q, k, v))
-            each = [
-                functional.scaled_dot_product_attention(a, b, c, attn_mask=bias)
-                for a, b, c in zip(*per_map, strict=True)
-            ]
-            mixed = torch.cat([m.transpose(1, 2) for m in each]).transpose(1, 2)
+        mixed = self._attend(q, k, v, maps)
         result: Tensor = self.project(mixed.transpose(1, 2).reshape(maps, tokens, dim))
         return result
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, maps: int) -> Tensor:
+        """(F windows, heads, area, C / heads) three times -> the same shape."""
+        bias = self.attention_bias()
+        if bias.requires_grad:  # there is no fused kernel with a gradient for the bias
+            scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
+            biased = scores.view(maps, self.grid.windows, *scores.shape[1:]) + bias
+            return torch.matmul(biased.softmax(-1).view_as(scores), v)
+        if bias.shape[0] == 1 or maps == 1:
+            return functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        # Each window has a bias of its own, the same for every map: map by map, so that it need not be copied.
+        per_map = zip(*(torch.split(t, self.grid.windows) for t in (q, k, v)), strict=True)
+        each = [functional.scaled_dot_product_attention(a, b, c, attn_mask=bias) for a, b, c in per_map]
+        return torch.cat([mixed.transpose(1, 2) for mixed in each]).transpose(1, 2)
 
     def attention_bias(self) -> Tensor:
         """(1 or windows, heads, area, area): relative position bias, and -inf between parts of a shifted map."""

@@ -1,0 +1,131 @@
+"""How much faster the sampler is than the naive way, measured in one run.
+
+    python benchmarks/sampler.py                   # mini preset
+    python benchmarks/sampler.py --preset paper    # minutes, 5 GB
+
+The task: 5 frames after 5, K diffusion steps each, with guidance. The sampler caches the past and carries the
+unconditional frame in the same pass; the naive way makes two passes over all frames at every step, one causal, one with
+the identity mask. One diffusion step of a frame stands for all K of them: every step does the same work. Only the first
+and the last frame are measured: the work grows by the same amount with every frame, so their mean is the mean of all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from copilot4d import presets
+from copilot4d.world_model import Actions, Draws, SamplerConfig, WorldModel, actions_of, sample_frame
+from copilot4d.world_model.reverse import guide
+from copilot4d.world_model.sampler import denoise
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", choices=list(presets.PRESETS), default="mini")
+    parser.add_argument("--steps", type=int, default=10, help="K, diffusion steps of a frame")
+    parser.add_argument("--repeats", type=int, default=None, help="of each measurement; the fastest counts")
+    options = parser.parse_args()
+    repeats = options.repeats or (1 if options.preset == "paper" else 5)
+    keep_memory()
+    with torch.no_grad():
+        measure(options.preset, options.steps, repeats)
+
+
+def measure(preset: str, steps: int, repeats: int) -> None:
+    torch.manual_seed(0)
+    config = presets.preset(preset).world_model
+    model = WorldModel(config).eval()
+    past, frames = config.past_frames, config.frames
+    ends = (past, frames - 1)  # the first and the last predicted frame
+    tokens = torch.randint(config.vocabulary, (1, frames, *config.tokens))
+    poses = np.tile(np.eye(4), (frames, 1, 1))
+    poses[:, 0, 3] = np.arange(frames)
+    actions = actions_of(poses, config.token_frame, world_from_reference=poses[past - 1])
+    one_step = SamplerConfig(steps=1)
+
+    prefill = fastest(lambda: model.remember(tokens[:, :past], actions.frames(0, past), model.new_cache()), repeats)
+    step, append, naive = {}, {}, {}
+    flops = 0.0
+    for t in ends:
+        cache = model.new_cache()
+        model.remember(tokens[:, :t], actions.frames(0, t), cache)
+        current = actions.frames(t, t + 1)
+
+        fast = partial(sample_frame, model, cache, current, Draws(0, [0], t), one_step)
+        keep = partial(model.features, tokens[:, t : t + 1], current, cache=cache)  # `remember` that keeps nothing
+        slow = partial(naive_step, model, tokens[:, : t + 1], actions.frames(0, t + 1), one_step)
+        step[t], append[t], naive[t] = fastest(fast, repeats), fastest(keep, repeats), fastest(slow, repeats)
+        if t == ends[0]:
+            with FlopCounterMode(display=False) as counter:
+                fast()
+            flops = counter.get_total_flops()
+        del cache
+
+    count = frames - past
+    mean = {name: sum(times.values()) / 2 for name, times in (("step", step), ("append", append), ("naive", naive))}
+    fast_total = prefill + count * steps * mean["step"] + (count - 1) * mean["append"]
+    naive_total = count * steps * mean["naive"]
+    peak = matrix_peak()
+    parameters = sum(p.numel() for p in model.parameters())
+    print(f"{preset}: {parameters / 1e6:.1f}M parameters, {config.tokens[0]} x {config.tokens[1]} tokens, "
+          f"{past} + {count} frames, K = {steps}, {torch.get_num_threads()} threads")  # fmt: skip
+    print(f"  the past ({past} frames)           {prefill * 1e3:10.1f} ms")
+    print(f"  a diffusion step, cached      {mean['step'] * 1e3:10.1f} ms   (guided, one pass of 2 frames)")
+    print(f"  a finished frame to the cache {mean['append'] * 1e3:10.1f} ms")
+    print(f"  a diffusion step, naive       {mean['naive'] * 1e3:10.1f} ms   (two passes over all frames)")
+    print(f"  {count} frames: {fast_total:.2f} s against {naive_total:.2f} s naive: {naive_total / fast_total:.1f}x")
+    share = flops / step[ends[0]] / peak
+    print(f"  matrix products: {flops / step[ends[0]] / 1e9:.0f} GFLOP/s, {share:.0%} of the peak of {peak / 1e9:.0f}")
+
+
+def naive_step(model: WorldModel, tokens: torch.Tensor, actions: Actions, config: SamplerConfig) -> None:
+    """One diffusion step of the last frame by two passes over all frames."""
+    height, width = model.config.tokens
+    frames = tokens.shape[1]
+
+    def logits_of(x: torch.Tensor) -> torch.Tensor:
+        whole = torch.cat([tokens[:, :-1], x.view(1, 1, height, width)], dim=1)
+        conditional = model(whole, actions)[:, -1]
+        unconditional = model(whole, actions, alone=frames)[:, -1]
+        return guide(conditional, unconditional, config.guidance).flatten(1, 2)
+
+    vocabulary, eta = model.config.vocabulary, model.config.diffusion.noise
+    list(denoise(logits_of, Draws(0, [0], 0), config, tokens=height * width, vocabulary=vocabulary, eta=eta))
+
+
+def fastest(work: Callable[[], object], repeats: int) -> float:
+    """Seconds of the fastest run; with more than one, the first only warms up."""
+    times = []
+    for _ in range(repeats + (repeats > 1)):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def matrix_peak(size: int = 3072) -> float:
+    """FLOP/s of a large fp32 matrix product, the fastest of five."""
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    return 2 * size**3 / fastest(lambda: a @ b, 5)
+
+
+def keep_memory() -> None:
+    """Let glibc keep freed memory: without it every large tensor is paged in anew, which hides what is measured."""
+    if sys.platform == "linux":
+        import ctypes
+
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(-4, 0)  # M_MMAP_MAX
+        libc.mallopt(-1, -1)  # M_TRIM_THRESHOLD
+
+
+if __name__ == "__main__":
+    main()
