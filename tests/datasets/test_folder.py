@@ -204,6 +204,15 @@ class TestTimestamps:
         for sweep, true in zip(read, drive, strict=True):
             np.testing.assert_array_equal(sweep.points, true.points)
 
+    def test_times_in_names_go_before_the_order_of_names(self, tmp_path):
+        """Two recorders wrote in turns, and the later one's name comes first."""
+        drive = small_drive(2)
+        for name, sweep in zip(["b_000.npy", "a_100.npy"], drive, strict=True):
+            write_points(tmp_path / name, sweep.points, sweep.intensity)
+        write_tum_poses(tmp_path / "poses.txt", drive.timestamps_ns, drive.world_from_lidar)
+        rewrite(tmp_path, timestamps={"filename": "ms"})
+        check_same(open_dataset(tmp_path)[tmp_path.name], drive)
+
     def test_without_a_description_long_numbers_are_nanoseconds(self, tmp_path):
         self.bare(tmp_path, ["1317042272335337762.bin", "1317042272438625628.bin"])
         times = open_dataset(tmp_path)[tmp_path.name].timestamps_ns

@@ -105,9 +105,10 @@ def test_ply_of_other_writers(tmp_path, byte_order):
 
 def test_ascii_ply(tmp_path):
     (tmp_path / "a.ply").write_text(
-        "ply\nformat ascii 1.0\nelement vertex 2\nproperty float x\nproperty float y\nproperty float z\n"
+        "ply\nformat ascii 1.0\nelement strip 1\nproperty list uchar int vertex_indices\n"
+        "element vertex 2\nproperty float x\nproperty float y\nproperty float z\n"
         "property float reflectance\nelement face 1\nproperty list uchar int vertex_indices\nend_header\n"
-        "1 2 3 0.5\n4 5 6e0 0.25\n3 0 1 0\n"
+        "3 7 8 9\n1 2 3 0.5\n4 5 6e0 0.25\n3 0 1 0\n"
     )
     file = read_points(tmp_path / "a.ply")
     np.testing.assert_array_equal(file.points, [[1, 2, 3], [4, 5, 6]])
