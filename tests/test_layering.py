@@ -23,11 +23,13 @@ ALLOWED = {
     "pictures": {"errors", "geometry"},
     "baselines": BASE | {"forecaster"},
     "layers": {"errors"},
+    "rendering": BASE,
+    "tokenizer": BASE | {"layers", "rendering"},
     "world_model": BASE | {"layers"},
-    "presets": {"errors", "world_model"},
+    "presets": {"errors", "geometry", "tokenizer", "world_model"},
     "forecast": BASE | {"forecaster", "baselines"},
     "doctor": BASE | {"datasets", "evaluation", "pictures"},
-    "training": BASE | {"config", "datasets"},
+    "training": BASE | {"config", "datasets", "tokenizer", "rendering", "evaluation", "pictures"},
 }
 KNOW_DATA_SETS = {"evaluation.runner", "evaluation.sweep_cache"}  # the rest of evaluation sees points only
 FREE = {"cli", "__init__"}  # the top: may import everything

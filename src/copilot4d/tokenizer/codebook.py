@@ -1,0 +1,140 @@
+"""Vector quantisation with a codebook that gradients move and K-means revives.
+
+Axes: B scenes, H/W tokens, D code dimensions, K codes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from copilot4d.errors import UsageError
+from copilot4d.tokenizer.kmeans import kmeans, nearest_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodebookConfig:
+    """The codebook and its care."""
+
+    codes: int = 1024
+    dim: int = 1024
+    bank_factor: int = 10  # rows of the memory bank, per code
+    rows_per_iteration: int | None = None  # encoder outputs that enter the bank, over the whole batch; None: `codes`
+    dead_after: int = 256  # iterations without use
+    dead_fraction: float = 0.03  # more than this, and the whole codebook is made anew
+    wait: int = 200  # iterations that a codebook must live before it is made anew
+    kmeans_iterations: int = 10
+    start_from_data: bool = False  # the first K-means as soon as the bank is full; the paper waits for dead codes
+
+    def __post_init__(self) -> None:
+        for name in ("codes", "dim", "bank_factor", "dead_after", "wait", "kmeans_iterations"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"--codebook.{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.dead_fraction <= 1:
+            raise UsageError(f"--codebook.dead-fraction must lie in [0, 1], got {self.dead_fraction}")
+        if self.rows_per_iteration is not None and self.rows_per_iteration < 1:
+            raise UsageError(f"--codebook.rows-per-iteration must be at least 1, got {self.rows_per_iteration}")
+
+
+class Quantised(NamedTuple):
+    """Encoder outputs replaced by their nearest codes."""
+
+    values: Tensor  # (B, H, W, D): the codes forward, straight through to the encoder backward
+    tokens: Tensor  # (B, H, W) int64
+    codebook_loss: Tensor  # scalar: |sg[z] - e|^2, a mean over tokens and dimensions
+    commitment_loss: Tensor  # scalar: |z - sg[e]|^2
+
+
+class CodebookReport(NamedTuple):
+    """How the codebook fares in one iteration."""
+
+    used: float  # fraction of codes in this iteration's batch
+    perplexity: float
+    dead: float  # fraction of codes
+    reinitialised: bool
+
+
+class Codebook(nn.Module):
+    """K codes of D dimensions, with the memory bank and counters that decide when K-means makes them anew."""
+
+    undecayed_parameters = ("weight",)
+    bank: Tensor
+    bank_rows: Tensor
+    idle: Tensor
+    age: Tensor
+
+    def __init__(self, config: CodebookConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.weight = nn.Parameter(torch.randn(config.codes, config.dim) * (3 * config.dim) ** -0.5)
+        self.register_buffer("bank", torch.zeros(config.bank_factor * config.codes, config.dim))
+        self.register_buffer("bank_rows", torch.zeros((), dtype=torch.int64))  # ever written; the bank is a ring
+        self.register_buffer("idle", torch.zeros(config.codes, dtype=torch.int64))  # iterations since last used
+        self.register_buffer("age", torch.zeros((), dtype=torch.int64))  # iterations since it was made
+        self.register_buffer("made", torch.zeros((), dtype=torch.int64))  # how often K-means made it
+
+    def forward(self, features: Tensor) -> Quantised:
+        """(B, H, W, D) encoder outputs -> their nearest codes, and both terms of the loss."""
+        tokens = self.nearest(features)
+        codes = self.embed(tokens)
+        features = features.float()
+        return Quantised(
+            values=features + (codes - features).detach(),
+            tokens=tokens,
+            codebook_loss=functional.mse_loss(codes, features.detach()),
+            commitment_loss=functional.mse_loss(features, codes.detach()),
+        )
+
+    @torch.no_grad()
+    def nearest(self, features: Tensor) -> Tensor:
+        """(..., D) -> (...) tokens."""
+        return nearest_rows(features.flatten(0, -2), self.weight).view(features.shape[:-1])
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """(...) tokens -> (..., D)."""
+        return functional.embedding(tokens, self.weight)
+
+    @torch.no_grad()
+    def update(self, rows: Tensor, counts: Tensor, generator: torch.Generator) -> CodebookReport:
+        """Once per iteration, with the same arguments on every rank.
+
+        rows: (M, D) some of the iteration's encoder outputs, oldest first. counts: (K,) how often each code was used.
+        """
+        self.age += 1
+        self.idle += 1
+        self.idle[counts.to(self.idle.device) > 0] = 0
+        self._store(rows)
+        dead = float((self.idle >= self.config.dead_after).double().mean())
+        due = dead > self.config.dead_fraction and int(self.age) >= self.config.wait
+        due |= self.config.start_from_data and int(self.made) == 0 and self.full
+        reinitialise = bool(due) and min(int(self.bank_rows), len(self.bank)) >= self.config.codes
+        if reinitialise:
+            known = self.bank[: min(int(self.bank_rows), len(self.bank))]
+            self.weight.copy_(kmeans(known, self.config.codes, generator, self.config.kmeans_iterations))
+            # `idle` runs on: a code that stays unused is still dead when the next 200 iterations are over.
+            self.age.zero_()
+            self.made += 1
+        share = counts.double() / counts.sum().clamp(min=1)
+        entropy = -(share * share.clamp(min=1e-300).log()).sum()
+        return CodebookReport(
+            used=float((counts > 0).double().mean()),
+            perplexity=float(entropy.exp()),
+            dead=dead,
+            reinitialised=reinitialise,
+        )
+
+    @property
+    def full(self) -> bool:
+        """Whether the memory bank has been filled once."""
+        return int(self.bank_rows) >= len(self.bank)
+
+    def _store(self, rows: Tensor) -> None:
+        capacity = len(self.bank)
+        rows = rows[-capacity:].to(self.bank)
+        where = (int(self.bank_rows) + torch.arange(len(rows), device=self.bank.device)) % capacity
+        self.bank[where] = rows
+        self.bank_rows += len(rows)

@@ -1,0 +1,73 @@
+"""The tokenizer's losses. Every one is a mean over scenes first, so that a batch may be split anyhow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from copilot4d.errors import UsageError
+
+Concentration = Literal["squared", "absolute"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossConfig:
+    """Weights of the losses; the paper's, where it has them."""
+
+    codebook: float = 0.25  # lambda 1
+    commitment: float = 1.0  # lambda 2
+    depth: float = 1.0
+    concentration: float = 1.0
+    concentration_norm: Concentration = "squared"  # w^2, or |w| as printed
+    margin_m: float = 0.4  # epsilon: weight within it of the surface is free
+    occupancy: float = 1.0  # binary cross entropy of the coarse branch
+    occupied_weight: float = 1.0  # how much more an occupied voxel counts in it
+
+    def __post_init__(self) -> None:
+        if self.concentration_norm not in get_args(Concentration):
+            known = ", ".join(get_args(Concentration))
+            raise UsageError(f"--losses.concentration-norm is one of {known}, got {self.concentration_norm!r}")
+        for name in ("codebook", "commitment", "depth", "concentration", "margin_m", "occupancy", "occupied_weight"):
+            if not getattr(self, name) >= 0:
+                raise UsageError(f"--losses.{name.replace('_', '-')} must not be negative, got {getattr(self, name)}")
+
+
+def scene_mean(values: Tensor, scenes: Tensor, count: int) -> Tensor:
+    """(R,) one value per ray -> the mean over scenes of each scene's mean; a scene without rays counts as 0."""
+    sums = values.new_zeros(count).index_add(0, scenes, values)
+    rays = torch.bincount(scenes, minlength=count).clamp(min=1)
+    return (sums / rays).mean()
+
+
+def depth_loss(depth_m: Tensor, true_depth_m: Tensor, is_surface: Tensor) -> Tensor:
+    """(R,) |D - D_gt| of rays that end inside the volume; 0 of those that leave it: they saw no surface here."""
+    error = (depth_m - true_depth_m).abs()
+    return torch.where(is_surface, error, torch.zeros_like(error))
+
+
+def concentration_loss(
+    weights: Tensor, depths_m: Tensor, true_depth_m: Tensor, is_surface: Tensor, margin_m: float, norm: Concentration
+) -> Tensor:
+    """(R, N) weights and sample depths -> (R,) the sum over samples further than the margin from the surface.
+
+    A ray that leaves the volume has no surface: all its samples count.
+    """
+    off = ((depths_m - true_depth_m[:, None]).abs() > margin_m) | ~is_surface[:, None]
+    size = weights.square() if norm == "squared" else weights
+    return torch.where(off, size, torch.zeros_like(size)).sum(dim=-1)
+
+
+def occupancy_loss(logits: Tensor, occupied: Tensor, occupied_weight: float = 1.0) -> Tensor:
+    """Binary cross entropy, a mean over all voxels: any shape of logits, and the flat positions (V,) that hold points.
+
+    -y p log v - (1 - y) log(1 - v) = softplus(l) everywhere, plus p softplus(-l) - softplus(l) where y = 1: no dense
+    target is made.
+    """
+    flat = logits.flatten().float()
+    true = flat[occupied]
+    whole = functional.softplus(flat).sum() - functional.softplus(true).sum()
+    return (whole + occupied_weight * functional.softplus(-true).sum()) / flat.numel()

@@ -1,0 +1,81 @@
+"""Rays through a scene: sample where the mask says, ask the feature grid, composite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from copilot4d.geometry import VoxelGrid
+from copilot4d.rendering import Composite, RayBatch, composite, pad_samples, sample_rays, weights_from_logits
+from copilot4d.tokenizer.feature_grid import FeatureGrid
+
+RAYS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderedSamples:
+    """Rays with the weights and depths (R, N) of their samples; behind a ray's last sample both are 0."""
+
+    weights: Tensor
+    depths_m: Tensor
+    samples: int
+
+    @property
+    def composite(self) -> Composite:
+        """Depth and opacity."""
+        return composite(self.weights, self.depths_m)
+
+
+def render_samples(
+    grid: FeatureGrid,
+    features: Tensor,
+    rays: RayBatch,
+    mask_grid: VoxelGrid,
+    *,
+    step_m: float,
+    max_samples: int,
+    mask: Tensor | None,
+    offsets: Tensor | None = None,
+) -> RenderedSamples:
+    """(B, H, W, C) decoder map -> the samples of all rays. mask: (B, X, Y, Z) bool on `mask_grid`, or None."""
+    samples = sample_rays(
+        rays, mask_grid, step_m=step_m, max_samples=max_samples, occupied=mask, offsets=offsets
+    )  # fmt: skip
+    points = rays.origins[samples.rays] + rays.directions[samples.rays] * samples.depths_m[:, None]
+    with torch.autocast(device_type=features.device.type, enabled=False):
+        logits = grid(features.float(), points, rays.scenes[samples.rays])
+        padded = pad_samples(logits, samples, -torch.inf)
+        weights = weights_from_logits(padded)
+    return RenderedSamples(
+        weights=weights, depths_m=pad_samples(samples.depths_m, samples, 0.0), samples=len(samples)
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def render_rays(
+    grid: FeatureGrid,
+    features: Tensor,
+    rays: RayBatch,
+    mask_grid: VoxelGrid,
+    *,
+    step_m: float,
+    max_samples: int,
+    mask: Tensor | None,
+) -> tuple[Composite, int]:
+    """Depth and opacity of any number of rays, some at a time; and how many samples that took."""
+    depth, opacity, samples = [], [], 0
+    for start in range(0, len(rays), RAYS_AT_ONCE):
+        part = rays[start : start + RAYS_AT_ONCE]
+        rendered = render_samples(
+            grid, features, part, mask_grid, step_m=step_m, max_samples=max_samples, mask=mask
+        )  # fmt: skip
+        seen = rendered.composite
+        depth.append(seen.depth_m)
+        opacity.append(seen.opacity)
+        samples += rendered.samples
+    if not depth:
+        nothing = rays.origins.new_zeros(0)
+        return Composite(nothing, nothing), 0
+    return Composite(torch.cat(depth), torch.cat(opacity)), samples

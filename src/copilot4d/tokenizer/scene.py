@@ -1,0 +1,51 @@
+"""What tokens decode to, and what rays see in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from copilot4d.rendering import RayBatch
+
+BEYOND_EXIT_M = 0.05  # a ray without return ends this far behind the volume, so that no crop to it keeps the point
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """B decoded scenes: the map under the feature grid, and the coarse branch's logits (None: it was left out)."""
+
+    features: Tensor  # (B, 2 H, 2 W, C), H along x
+    coarse_logits: Tensor | None = None  # (B, 2 H, 2 W, u, u, Z); `skipping.to_grid` makes it (B, X, Y, Z)
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __getitem__(self, selection: slice) -> Scene:
+        logits = self.coarse_logits
+        return Scene(
+            features=self.features[selection], coarse_logits=None if logits is None else logits[selection]
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rendering:
+    """What R rays see: depths (R,), opacities (R,), and where each leaves the volume (R,)."""
+
+    rays: RayBatch
+    depth_m: Tensor
+    opacity: Tensor
+    exit_m: Tensor
+    returned: Tensor  # (R,) bool: opaque enough, and inside the volume
+    samples: int  # looked at, over all rays
+
+    @property
+    def answered_m(self) -> Tensor:
+        """(R,) a depth for every ray: where nothing stopped it, just behind the volume's exit."""
+        return torch.where(self.returned, self.depth_m, self.exit_m + BEYOND_EXIT_M)
+
+    @property
+    def points(self) -> Tensor:
+        """(R, 3) the answered depths as points."""
+        return self.rays.points_at(self.answered_m)

@@ -1,0 +1,103 @@
+"""The coarse branch: which voxels hold points, and from it where rays need not look.
+
+Logits are kept in the order in which the network makes them, (B, H, W, u, u, Z): map cell (i, j), then the voxel
+(u i + a, u j + b) inside it. `to_grid` turns them into (B, X, Y, Z).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from copilot4d.errors import UsageError
+from copilot4d.geometry import VoxelGrid
+from copilot4d.tokenizer.voxels import Voxels
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkippingConfig:
+    """How predicted voxels become the mask of places to look at."""
+
+    pool: int = 8  # voxels along x and y that one cell of the mask covers
+    threshold: float = 0.5
+    noise: bool = True  # logistic noise on the logits, from a seed
+    initial_bias: float = -5.0  # most voxels are empty
+
+    def __post_init__(self) -> None:
+        if self.pool < 1:
+            raise UsageError(f"--skipping.pool must be at least 1, got {self.pool}")
+        if not 0 < self.threshold < 1:
+            raise UsageError(f"--skipping.threshold must lie in (0, 1), got {self.threshold}")
+
+
+class CoarseBranch(nn.Module):
+    """LayerNorm and Linear from the decoder's map to one logit per voxel."""
+
+    def __init__(self, dim: int, upsample: int, levels: int) -> None:
+        super().__init__()
+        self.upsample, self.levels = upsample, levels
+        self.norm = nn.LayerNorm(dim)
+        self.linear = nn.Linear(dim, upsample * upsample * levels, bias=True)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, H, W, D) -> (B, H, W, u, u, Z)."""
+        logits = self.linear(self.norm(features))
+        return logits.view(*features.shape[:3], self.upsample, self.upsample, self.levels)  # type: ignore[no-any-return]
+
+
+def to_grid(values: Tensor) -> Tensor:
+    """(B, H, W, u, u, Z) -> (B, X, Y, Z)."""
+    batch, height, width, up, _, levels = values.shape
+    return values.permute(0, 1, 3, 2, 4, 5).reshape(batch, height * up, width * up, levels)
+
+
+def network_position(voxels: Voxels, upsample: int) -> Tensor:
+    """(V,) where each occupied voxel stands in a flat (B, H, W, u, u, Z)."""
+    x_cells, y_cells, levels = voxels.grid.shape
+    scene, x, y, z = voxels.cells.unbind(-1)
+    cell = (scene * (x_cells // upsample) + x // upsample) * (y_cells // upsample) + y // upsample
+    return ((cell * upsample + x % upsample) * upsample + y % upsample) * levels + z
+
+
+def mask_grid(grid: VoxelGrid, pool: int) -> VoxelGrid:
+    """The grid of the pooled mask: `pool` voxels wide along x and y, one high."""
+    shape = (grid.shape[0] // pool, grid.shape[1] // pool, grid.shape[2])
+    return VoxelGrid.from_bounds(grid.minimum, grid.maximum, shape)
+
+
+def true_mask(voxels: Voxels, pool: int) -> Tensor:
+    """(B, X / pool, Y / pool, Z) whether points lie in a cell."""
+    x_cells, y_cells, levels = mask_grid(voxels.grid, pool).shape
+    mask = torch.zeros(voxels.count, x_cells, y_cells, levels, dtype=torch.bool, device=voxels.flat.device)
+    scene, x, y, z = voxels.cells.unbind(-1)
+    mask[scene, x // pool, y // pool, z] = True
+    return mask
+
+
+@torch.no_grad()
+def predicted_voxels(logits: Tensor, config: SkippingConfig, generator: torch.Generator | None) -> Tensor:
+    """Logits -> bool of the same shape: logistic noise, then the threshold. No generator: no noise.
+
+    logit + log(u / (1 - u)) > log(t / (1 - t)) with u uniform is u < sigmoid(logit - log(t / (1 - t))), which is what
+    is computed: one draw and one sigmoid per voxel.
+    """
+    threshold = math.log(config.threshold / (1 - config.threshold))
+    if not config.noise or generator is None:
+        return logits > threshold
+    draws = torch.rand(logits.shape, generator=generator, device=generator.device).to(logits.device)
+    return draws < torch.sigmoid(logits.float() - threshold)
+
+
+def pooled(occupied: Tensor, pool: int) -> Tensor:
+    """(B, X, Y, Z) bool -> (B, X / pool, Y / pool, Z): the maximum."""
+    batch, x_cells, y_cells, levels = occupied.shape
+    blocks = occupied.view(batch, x_cells // pool, pool, y_cells // pool, pool, levels)
+    return blocks.any(dim=4).any(dim=2)
+
+
+def predicted_mask(logits: Tensor, config: SkippingConfig, generator: torch.Generator | None) -> Tensor:
+    """(B, H, W, u, u, Z) -> (B, X / pool, Y / pool, Z): where rays look at inference."""
+    return pooled(to_grid(predicted_voxels(logits, config, generator)), config.pool)

@@ -1,0 +1,128 @@
+"""`Tokenizer`: sweeps to tokens, tokens to scenes, scenes to depths along rays.
+
+Axes: B sweeps, H/W tokens (H along x, W along y), R rays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from copilot4d.errors import UsageError
+from copilot4d.geometry import Rays, Sweep
+from copilot4d.layers.init import init_fan_in
+from copilot4d.rendering import RayBatch
+from copilot4d.tokenizer.codebook import Codebook
+from copilot4d.tokenizer.config import TokenizerConfig
+from copilot4d.tokenizer.decoder import Decoder
+from copilot4d.tokenizer.encoder import Encoder
+from copilot4d.tokenizer.feature_grid import FeatureGrid
+from copilot4d.tokenizer.renderer import render_rays
+from copilot4d.tokenizer.scene import Rendering, Scene
+from copilot4d.tokenizer.skipping import CoarseBranch, mask_grid, predicted_mask
+from copilot4d.tokenizer.voxels import PointBatch, voxelise
+
+
+class Tokenizer(nn.Module):
+    """The paper's tokenizer. `mode` in its config leaves out the coarse branch, or the feature grid."""
+
+    def __init__(self, config: TokenizerConfig) -> None:
+        super().__init__()
+        self.config = config
+        dim, grid = config.backbone.dims[0], config.grid
+        self.encoder = Encoder(config)
+        self.codebook = Codebook(config.codebook)
+        self.decoder = Decoder(config)
+        self.mask_grid = mask_grid(grid, config.skipping.pool)
+        self.feature_grid: FeatureGrid | None = None
+        self.coarse_branch: CoarseBranch | None = None
+        if config.mode != "voxel_centres":
+            self.feature_grid = FeatureGrid(config.feature_grid, dim, grid, config.map_size)
+            init_fan_in(self.feature_grid)
+            nn.init.constant_(self.feature_grid.occupancy.bias, config.feature_grid.occupancy_bias)
+        if config.mode != "no_skipping":
+            self.coarse_branch = CoarseBranch(dim, config.backbone.patch, grid.shape[2])
+            init_fan_in(self.coarse_branch)
+            nn.init.constant_(self.coarse_branch.linear.bias, config.skipping.initial_bias)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.codebook.weight.device
+
+    @torch.no_grad()
+    def encode(self, sweeps: Sequence[Sweep] | PointBatch) -> Tensor:
+        """Sweeps, each in its own frame -> (B, H, W) int64 tokens."""
+        return self.codebook.nearest(self.encode_features(sweeps))
+
+    def encode_features(self, sweeps: Sequence[Sweep] | PointBatch) -> Tensor:
+        """(B, H, W, D): encoder outputs before quantisation."""
+        batch = sweeps if isinstance(sweeps, PointBatch) else PointBatch.of(sweeps, self.device)
+        return self.encoder(voxelise(batch, self.config.grid))  # type: ignore[no-any-return]
+
+    def decode(self, tokens: Tensor) -> Scene:
+        """(B, H, W) tokens -> scenes."""
+        if tokens.ndim != 3 or tuple(tokens.shape[1:]) != self.config.tokens or tokens.is_floating_point():
+            expected = f"(B, {self.config.tokens[0]}, {self.config.tokens[1]}) of integers"
+            raise UsageError(f"tokens must be {expected}, got {tuple(tokens.shape)} of {tokens.dtype}")
+        if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < self.config.vocabulary:
+            raise UsageError(
+                f"tokens must lie in [0, {self.config.vocabulary}), got {int(tokens.min())} to {int(tokens.max())}; "
+                "MASK is not a token that can be decoded"
+            )
+        return self.decode_codes(self.codebook.embed(tokens.long()))
+
+    def decode_codes(self, codes: Tensor) -> Scene:
+        """(B, H, W, D) quantised features -> scenes."""
+        features = self.decoder(codes)
+        return Scene(
+            features=features, coarse_logits=None if self.coarse_branch is None else self.coarse_branch(features)
+        )  # fmt: skip
+
+    @torch.no_grad()
+    def render(
+        self,
+        scene: Scene,
+        rays: RayBatch | Sequence[Rays],
+        *,
+        seed: int | None = 0,
+        skipping: bool | None = None,
+        mask: Tensor | None = None,
+    ) -> Rendering:
+        """What rays see, each in its scene's frame (one `Rays` per scene).
+
+        seed: of the logistic noise on the coarse branch; None: without noise. skipping: False looks everywhere; None
+        skips where there is a coarse branch. mask: (B, X, Y, Z) bool on `mask_grid`, to look there instead.
+        """
+        if self.feature_grid is None:
+            raise UsageError("a tokenizer of mode 'voxel_centres' renders no rays; use `voxel_centres(scene)`")
+        if not isinstance(rays, RayBatch):
+            if len(rays) != len(scene):
+                raise UsageError(f"one Rays per scene is needed: {len(rays)} for {len(scene)} scenes")
+            rays = RayBatch.of(rays, self.device)
+        config = self.config.rendering
+        skipping = (mask is not None or scene.coarse_logits is not None) if skipping is None else skipping
+        if skipping and mask is None:
+            mask = self.look_at(scene, seed)
+        seen, samples = render_rays(
+            self.feature_grid, scene.features, rays, self.mask_grid, step_m=config.step_m,
+            max_samples=config.max_samples if skipping else config.dense_max_samples, mask=mask if skipping else None,
+        )  # fmt: skip
+        depth = seen.depth_m
+        if config.depth == "normalised":
+            depth = depth / seen.opacity.clamp(min=torch.finfo(depth.dtype).eps)
+        entry, leave = rays.span(self.mask_grid)
+        exit_m = torch.maximum(entry, leave)
+        returned = (seen.opacity >= config.min_opacity) & (seen.opacity > 0) & (depth <= exit_m)
+        return Rendering(
+            rays=rays, depth_m=depth, opacity=seen.opacity, exit_m=exit_m, returned=returned, samples=samples
+        )  # fmt: skip
+
+    def look_at(self, scene: Scene, seed: int | None = 0) -> Tensor:
+        """(B, X, Y, Z) bool on `mask_grid`: the cells where the coarse branch expects points."""
+        if scene.coarse_logits is None:
+            raise UsageError("a tokenizer of mode 'no_skipping' has no coarse branch to skip by")
+        generator = None if seed is None else torch.Generator().manual_seed(seed)
+        return predicted_mask(scene.coarse_logits, self.config.skipping, generator)
