@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 from copilot4d.datasets import write_folder, write_kitti
 from copilot4d.datasets.point_files import write_points
@@ -74,3 +75,22 @@ def kitti_raw_tree(root: Path, frames: int = 3) -> Path:
 
 def folder_tree(root: Path, drive: Drive, suffix: str = ".bin") -> Path:
     return write_folder(drive, root, suffix=suffix)
+
+
+def rewrite(folder, **changes):
+    """Change keys of a copilot4d.yaml; None removes one."""
+    path = folder / "copilot4d.yaml"
+    keys = (yaml.safe_load(path.read_text()) if path.exists() else {"version": 1}) | changes
+    path.write_text(yaml.safe_dump({key: value for key, value in keys.items() if value is not None}))
+
+
+def check_same(read, drive, atol=1e-12):
+    np.testing.assert_allclose(read.world_from_lidar, drive.world_from_lidar, atol=atol)
+    assert read.timestamps_ns.tolist() == drive.timestamps_ns.tolist()
+    for sweep, true in zip(read, drive, strict=True):
+        np.testing.assert_allclose(sweep.points, true.points, rtol=1e-6)
+        np.testing.assert_array_equal(sweep.intensity, true.intensity)
+        np.testing.assert_allclose(sweep.world_from_lidar, true.world_from_lidar, atol=atol)
+        assert sweep.timestamp_ns == true.timestamp_ns
+        if true.origins is not None:
+            np.testing.assert_allclose(sweep.origins, true.origins, rtol=1e-6)
