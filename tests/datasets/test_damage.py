@@ -22,7 +22,7 @@ from copilot4d.errors import Copilot4dError, Copilot4dWarning
 from copilot4d.geometry import se3
 from tests.datasets.trees import folder_tree, kitti_raw_tree, kitti_tree, small_drive
 
-EXAMPLES = int(os.environ.get("COPILOT4D_FUZZ_EXAMPLES", "80"))
+EXAMPLES = int(os.environ.get("COPILOT4D_FUZZ_EXAMPLES", "50"))
 TREES = {
     "kitti_odometry": lambda root: kitti_tree(root, small_drive(3)),
     "kitti_raw": kitti_raw_tree,
