@@ -92,3 +92,14 @@ def quaternions_reordered(poses: np.ndarray) -> np.ndarray:
     """x y z w read as if it were w x y z."""
     quaternion = se3.quaternion_from_rotation(poses[:, :3, :3])
     return se3.from_quaternion(np.roll(quaternion, -1, axis=-1), poses[:, :3, 3])
+
+
+@cache
+def thicket_log(frames: int = 8) -> Drive:
+    """The same motion through a thicket of points that every sweep sees again: what lidar odometry likes best."""
+    world = np.random.default_rng(3).uniform([-40, -40, 0.3], [55, 40, 6], (6000, 3))
+    sweeps = []
+    for i, pose in enumerate(varied_poses(frames)):
+        points = se3.transform_points(se3.invert(pose), world).astype(np.float32)
+        sweeps.append(Sweep(points=points, world_from_lidar=pose, timestamp_ns=i * 200_000_000))
+    return Drive.from_sweeps("town", sweeps)

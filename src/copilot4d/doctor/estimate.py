@@ -12,6 +12,8 @@ from copilot4d.datasets import open_dataset
 from copilot4d.datasets.kitti_odometry import read_calibration
 from copilot4d.datasets.pose_files import write_kitti_poses, write_tum_poses
 from copilot4d.doctor.files import sweep_paths
+from copilot4d.doctor.ground import find_ground
+from copilot4d.doctor.registration import SweepPair, forward_starts, structure
 from copilot4d.errors import DataError, UsageError
 from copilot4d.geometry import Drive, se3
 from copilot4d.geometry.se3 import FloatArray
@@ -28,8 +30,24 @@ def estimate_poses(drive: Drive, track: Track = silent) -> FloatArray:
     for i in track(range(len(drive)), f"registering {drive.name}", len(drive)):
         points = np.ascontiguousarray(drive[i].points, dtype=np.float64)
         kiss.register_frame(points, np.zeros(0))
+        if i == 0:
+            kiss.last_delta = first_motion(drive)  # it expects a standing start; at speed it would lag for seconds
         poses.append(kiss.last_pose.copy())
     return se3.nearest_rigid(np.array(poses).reshape(-1, 4, 4))
+
+
+def first_motion(drive: Drive) -> FloatArray:
+    """(4, 4) first_from_second sweep, searched for over all speeds of a vehicle; the identity where nothing is seen."""
+    if len(drive) < 2:
+        return np.eye(4)
+    clouds = []
+    for sweep in (drive[0], drive[1]):
+        ground = find_ground(sweep.points)
+        level = -ground.origin_height if ground is not None and ground.up == "+z" else None
+        clouds.append(structure(sweep.points, level))
+    pair = SweepPair.of(*clouds)
+    seconds = float(drive.timestamps_ns[1] - drive.timestamps_ns[0]) * 1e-9
+    return np.eye(4) if pair is None else pair.registered(forward_starts(min(seconds, 1.0)))
 
 
 def write_estimated_poses(path: str | Path, *, names: tuple[str, ...] = (), out: str | Path | None = None,

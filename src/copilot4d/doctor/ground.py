@@ -22,6 +22,7 @@ _CELL = 0.10  # about 1 m
 _MOST_POINTS = 30_000
 _FEWEST_POINTS = 100
 _FEWEST_CELLS = 25
+_FEWEST_LEAD = 1.3  # over the best sheet across any other axis; real streets have 2.5 and more
 _CLEAR_MAJORITY = 1.5  # this many times more matter above the ground than below it
 
 
@@ -54,7 +55,8 @@ def find_ground(points: NDArray[np.floating]) -> Ground | None:
     sheets = [_best_sheet(points, axis) for axis in range(3)]
     cells = [sheet[0] for sheet in sheets]
     axis = int(np.argmax(cells))
-    if cells[axis] < _FEWEST_CELLS:
+    lead = cells[axis] / max(1, *(cells[:axis] + cells[axis + 1 :]))
+    if cells[axis] < _FEWEST_CELLS or lead < _FEWEST_LEAD:
         return None
     level = sheets[axis][1]
     along = points[:, axis]
@@ -64,8 +66,7 @@ def find_ground(points: NDArray[np.floating]) -> Ground | None:
         sign = 1 if above > below else -1
     else:
         sign = 1 if level < 0 else -1  # as much above as below: trust that the sensor is over the ground
-    second = max(cells[:axis] + cells[axis + 1 :])
-    return Ground(axis=axis, sign=sign, origin_height=-sign * level * typical, lead=cells[axis] / max(1, second))
+    return Ground(axis=axis, sign=sign, origin_height=-sign * level * typical, lead=lead)
 
 
 def agree(grounds: Sequence[Ground]) -> Ground | None:

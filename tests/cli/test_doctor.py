@@ -1,0 +1,63 @@
+"""`copilot4d doctor` as a user runs it: words, exit codes, the page, the next command."""
+
+import pytest
+
+from copilot4d.cli.main import main
+from copilot4d.datasets import write_kitti
+from copilot4d.geometry import se3
+from tests.doctor.logs import healthy_log, thicket_log, with_poses
+
+LOG = healthy_log()
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    root = tmp_path_factory.mktemp("kitti")
+    write_kitti(LOG, root, name="08")
+    return root
+
+
+def test_a_healthy_tree_exits_with_0_and_names_the_next_command(tree, tmp_path, capsys):
+    assert main(["doctor", str(tree), "--html", str(tmp_path / "r.html")]) == 0
+    said = capsys.readouterr().out
+    assert "Verdict: healthy" in said
+    assert f"Next: copilot4d evaluate --model ray_tracing --data {tree} --setting 1s" in said
+    assert "r.html" in said
+    assert (tmp_path / "r.html").stat().st_size > 10_000
+
+
+def test_a_damaged_tree_exits_with_1(tmp_path, capsys):
+    write_kitti(with_poses(LOG, se3.invert(LOG.world_from_lidar)), tmp_path, name="08")
+    assert main(["doctor", str(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert "The poses are inverted" in said
+    assert "To fix it" in said
+    assert "--html report.html" in said
+
+
+def test_a_log_without_poses_gets_some(tmp_path, capsys):
+    pytest.importorskip("kiss_icp", reason="the extra `poses` is not installed")
+    folder = write_kitti(thicket_log(), tmp_path, name="08")
+    (folder / "poses.txt").unlink()
+    assert main(["doctor", str(tmp_path)]) == 1
+    assert f"Next: copilot4d doctor --estimate-poses {tmp_path}" in capsys.readouterr().out
+    assert main(["doctor", "--estimate-poses", str(tmp_path)]) == 0
+    assert f"Wrote {folder / 'poses.txt'}" in capsys.readouterr().out.replace("\n", "")
+
+
+def test_nothing_there_is_told_and_exits_with_1(tmp_path, capsys):
+    assert main(["doctor", str(tmp_path / "nowhere")]) == 1
+    assert "cannot be opened" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--drives", "99"], "no drive 99"),
+        (["--sweeps", "0"], "at least 1"),
+        (["--poses-out", "x"], "add --estimate-poses"),
+    ],
+)
+def test_wrong_usage_exits_with_2(tree, options, message, capsys):
+    assert main(["doctor", str(tree), *options]) == 2
+    assert message in capsys.readouterr().err.replace("\n", " ")
