@@ -200,7 +200,7 @@ def _axes(up: FloatArray) -> Iterator[Explanation]:
 
 def axis_changes() -> list[FloatArray]:
     """All 48 signed permutation matrices."""
-    changes = []
+    changes: list[FloatArray] = []
     for order, signs in product(permutations(range(3)), product((1.0, -1.0), repeat=3)):
         change = np.zeros((3, 3))
         change[range(3), order] = signs

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,8 @@ _CELL = 0.10  # about 1 m
 _MOST_POINTS = 30_000
 _FEWEST_POINTS = 100
 _FEWEST_CELLS = 25
+_FEWEST_CONTRAST = 2.0  # over the usual slab of the same axis
 _FEWEST_LEAD = 1.3  # over the best sheet across any other axis; real streets have 2.5 and more
-_CLEAR_MAJORITY = 1.5  # this many times more matter above the ground than below it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,19 +54,18 @@ def find_ground(points: NDArray[np.floating]) -> Ground | None:
         return None
     points = points[ranges < 3 * typical] / typical  # far away the ground is not flat any more
     sheets = [_best_sheet(points, axis) for axis in range(3)]
-    cells = [sheet[0] for sheet in sheets]
+    cells = [sheet.cells for sheet in sheets]
     axis = int(np.argmax(cells))
     lead = cells[axis] / max(1, *(cells[:axis] + cells[axis + 1 :]))
-    if cells[axis] < _FEWEST_CELLS or lead < _FEWEST_LEAD:
+    if cells[axis] < _FEWEST_CELLS or lead < _FEWEST_LEAD or sheets[axis].contrast < _FEWEST_CONTRAST:
         return None
-    level = sheets[axis][1]
+    level = sheets[axis].level
     along = points[:, axis]
     level = float(np.median(along[np.abs(along - level) < 1.5 * _SLAB]))
-    above, below = int((along > level + 2 * _SLAB).sum()), int((along < level - 2 * _SLAB).sum())
-    if max(above, below) > _CLEAR_MAJORITY * min(above, below):
-        sign = 1 if above > below else -1
+    if abs(level) > 1.5 * _SLAB:
+        sign = 1 if level < 0 else -1  # a sensor is above the ground
     else:
-        sign = 1 if level < 0 else -1  # as much above as below: trust that the sensor is over the ground
+        sign = 1 if (along > level + 2 * _SLAB).sum() >= (along < level - 2 * _SLAB).sum() else -1
     return Ground(axis=axis, sign=sign, origin_height=-sign * level * typical, lead=lead)
 
 
@@ -83,8 +83,15 @@ def agree(grounds: Sequence[Ground]) -> Ground | None:
     )
 
 
-def _best_sheet(points: FloatArray, axis: int) -> tuple[int, float]:
-    """The slab across an axis with the most occupied cells: their number, and the slab's level."""
+class _Sheet(NamedTuple):
+    """The slab across an axis with the most occupied cells."""
+
+    cells: int
+    level: float
+    contrast: float  # its cells over those of the usual slab: about 1 in a thicket, where no slab stands out
+
+
+def _best_sheet(points: FloatArray, axis: int) -> _Sheet:
     others = [k for k in range(3) if k != axis]
     slab = np.floor(points[:, axis] / _SLAB).astype(np.int64)
     cell = np.floor(points[:, others] / _CELL).astype(np.int64)
@@ -96,4 +103,5 @@ def _best_sheet(points: FloatArray, axis: int) -> tuple[int, float]:
     pairs = per_slab + np.append(per_slab[1:], 0)  # two neighbours: the ground may lie on a slab's edge
     best = int(np.argmax(pairs))
     lowest = np.floor(points[:, axis].min() / _SLAB)
-    return int(pairs[best]), float((lowest + best + 1) * _SLAB)
+    contrast = float(pairs[best] / np.median(pairs[pairs > 0]))
+    return _Sheet(cells=int(pairs[best]), level=float((lowest + best + 1) * _SLAB), contrast=contrast)

@@ -73,7 +73,7 @@ class SweepPair:
 
     def registered(self, starts: FloatArray, iterations: int = 20) -> FloatArray:
         """The motion that fits best: iterated closest points from the best of several (H, 4, 4) starts."""
-        motion = starts[int(np.nanargmin(self.misfits_m(starts, every=5)))]
+        motion: FloatArray = starts[int(np.nanargmin(self.misfits_m(starts, every=5)))]
         for i in range(iterations):
             moved = se3.transform_points(motion, self.source)
             reach = 2.0 if i < iterations // 2 else 0.6  # first from afar, then only what truly matches

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from rich.console import Group, RenderableType
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from copilot4d.doctor.drive import DriveReport
@@ -133,10 +134,9 @@ def cases(finding: GroupedFinding) -> list[str]:
 
 
 def _told(finding: GroupedFinding) -> RenderableType:
-    lines = [f"{_SIGN[finding.severity]} [bold]{escape(finding.title)}[/]"]
-    lines += [f"        {escape(line)}" for line in cases(finding)]
-    lines.append(f"        [green]To fix it:[/] {escape(finding.remedy)}")
-    return Group(*lines)
+    lines = [*(escape(line) for line in cases(finding)), f"[green]To fix it:[/] {escape(finding.remedy)}"]
+    title = f"{_SIGN[finding.severity]} [bold]{escape(finding.title)}[/]"
+    return Group(title, *(Padding(line, (0, 0, 0, 8)) for line in lines))
 
 
 def _table(title: str, hint: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[RenderableType, ...]:

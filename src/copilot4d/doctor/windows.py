@@ -25,7 +25,7 @@ def check_windows(where: str, drive: Drive, counts: dict[str, int]) -> list[Find
         remark(
             f"windows-{setting}", where, f"No complete window of the {setting} setting",
             explain_missing(drive, setting),
-            f"longer drives, to forecast and score with --setting {setting}; nothing otherwise",
+            f"nothing is damaged; take longer drives to score with --setting {setting}",
         )
         for setting, count in counts.items()
         if not count
