@@ -1,4 +1,4 @@
-"""The protocol's depth errors, one ray at a time in plain Python, written from docs/scoring.md and nothing else."""
+"""The protocol's depth errors, one ray at a time in plain Python: docs/scoring.md, with its two small tolerances."""
 
 from __future__ import annotations
 
