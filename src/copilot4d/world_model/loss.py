@@ -15,7 +15,10 @@ from copilot4d.world_model.objectives import Denoising
 
 @dataclass(frozen=True)
 class DenoisingLoss:
-    """Cross entropy with label smoothing, and accuracy, both as means over counted positions."""
+    """Cross entropy with label smoothing, and accuracy: means over samples of means over a sample's counted positions.
+
+    So neither depends on how a batch is split. Without MaskGIT every sample counts equally many positions.
+    """
 
     loss: Tensor
     accuracy: Tensor
@@ -26,22 +29,27 @@ def denoising_loss(model: WorldModel, task: Denoising, actions: Actions) -> Deno
     """Line 8 of Algorithm 1. Logits are made frame by frame and only where they count."""
     features = model.features(task.inputs, actions, alone=task.alone)
     smoothing = model.config.diffusion.label_smoothing
-    total, correct = features.new_zeros(()), features.new_zeros(())
+    per_sample = task.counted.flatten(1).sum(-1).clamp_min(1)
+    weight = (1 / (len(per_sample) * per_sample.to(features)))[:, None, None].expand_as(task.inputs[:, 0])
+    loss, accuracy = features.new_zeros(()), features.new_zeros(())
     for t in range(task.first, task.inputs.shape[1]):
         counted = task.counted[:, t]
-        chosen = features[:, t].flatten(0, 2) if bool(counted.all()) else features[:, t][counted]
-        arguments = (model, chosen, task.targets[:, t][counted], smoothing)
+        everywhere = bool(counted.all())
+        chosen = features[:, t].flatten(0, 2) if everywhere else features[:, t][counted]
+        arguments = (model, chosen, task.targets[:, t][counted], weight[counted], smoothing)
         if model.config.activation_checkpointing and features.requires_grad:
             frame = torch.utils.checkpoint.checkpoint(_frame_loss, *arguments, use_reentrant=False)
         else:
             frame = _frame_loss(*arguments)
-        total, correct = total + frame[0], correct + frame[1]
-    count = int(task.counted.sum())
-    return DenoisingLoss(total / max(count, 1), correct / max(count, 1), count)
+        loss, accuracy = loss + frame[0], accuracy + frame[1]
+    return DenoisingLoss(loss, accuracy, int(task.counted.sum()))
 
 
-def _frame_loss(model: WorldModel, features: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """(M, C), (M,) -> the sum of cross entropies, and how many are right."""
-    logits = model.logits(features)
-    loss = functional.cross_entropy(logits.float(), targets, reduction="sum", label_smoothing=smoothing)
-    return loss, (logits.detach().argmax(-1) == targets).sum()
+def _frame_loss(
+    model: WorldModel, features: Tensor, targets: Tensor, weight: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """(M, C), (M,), (M,) -> the weighted sums of cross entropies and of right answers."""
+    logits = model.logits(features).float()
+    loss = functional.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing)
+    correct = (logits.detach().argmax(-1) == targets).to(weight)
+    return (weight * loss).sum(), (weight * correct).sum()
