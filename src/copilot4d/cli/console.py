@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
 from rich.console import Console
@@ -16,7 +16,7 @@ errors_console = Console(stderr=True, soft_wrap=True)
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
     """A `copilot4d.progress.Track` that draws a bar on stderr."""
-    if total is None and hasattr(items, "__len__"):
+    if total is None and isinstance(items, Sized):
         total = len(items)
     columns = (
         TextColumn("{task.description}"),

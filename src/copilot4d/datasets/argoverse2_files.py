@@ -58,8 +58,9 @@ def _place(
     if all(column.dtype == np.float16 for column in ego_xyz):
         from copilot4d.datasets.argoverse2_kernel import FLOAT_FROM_HALF, place_points  # compiles: only when needed
 
+        x, y, z = (column.view(np.uint16) for column in ego_xyz)
         finite = place_points(
-            FLOAT_FROM_HALF, *(column.view(np.uint16) for column in ego_xyz), lasers.astype(np.uint8, copy=False),
+            FLOAT_FROM_HALF, x, y, z, lasers.astype(np.uint8, copy=False),
             LASERS_PER_LIDAR, lidar_from_ego[:3].astype(np.float32), lower_origin.astype(np.float32), points, origins,
         )  # fmt: skip
     else:  # logs that someone wrote again in another precision
