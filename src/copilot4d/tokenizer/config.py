@@ -50,8 +50,8 @@ class RenderingConfig:
     """How rays are sampled and what their depth means."""
 
     step_m: float = 0.1
-    max_samples: int = 128  # of a ray in training and with skipping; a ray with more keeps each second, third, ...
-    dense_max_samples: int = 2048  # of a ray at inference without skipping
+    max_samples: int = 128  # of a ray in training; one with more keeps each second, third, ...
+    inference_max_samples: int = 4096
     depth: DepthKind = "sum"  # at inference: sum w h as the loss has it, or divided by the opacity
     min_opacity: float = 0.5  # below it a ray has no return
     training_mask: TrainingMask = "true"  # look where points are, or also where the coarse branch says so
@@ -59,8 +59,8 @@ class RenderingConfig:
     def __post_init__(self) -> None:
         if not self.step_m > 0:
             raise UsageError(f"--rendering.step-m must be positive, got {self.step_m}")
-        if min(self.max_samples, self.dense_max_samples) < 1:
-            raise UsageError("--rendering.max-samples and .dense-max-samples must be at least 1")
+        if min(self.max_samples, self.inference_max_samples) < 1:
+            raise UsageError("--rendering.max-samples and .inference-max-samples must be at least 1")
         if self.depth not in get_args(DepthKind):
             raise UsageError(f"--rendering.depth is one of {', '.join(get_args(DepthKind))}, got {self.depth!r}")
         if not 0 <= self.min_opacity <= 1:

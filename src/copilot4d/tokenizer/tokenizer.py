@@ -108,7 +108,7 @@ class Tokenizer(nn.Module):
             mask = self.look_at(scene, seed)
         seen, samples = render_rays(
             self.feature_grid, scene.features, rays, self.mask_grid, step_m=config.step_m,
-            max_samples=config.max_samples if skipping else config.dense_max_samples, mask=mask if skipping else None,
+            max_samples=config.inference_max_samples, mask=mask if skipping else None,
         )  # fmt: skip
         depth = seen.depth_m
         if config.depth == "normalised":

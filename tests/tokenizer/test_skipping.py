@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from copilot4d.tokenizer.skipping import (
+    CoarseBranch,
+    SkippingConfig,
+    mask_grid,
+    network_position,
+    pooled,
+    predicted_mask,
+    predicted_voxels,
+    to_grid,
+    true_mask,
+)
+from copilot4d.tokenizer.voxels import PointBatch, voxelise
+from tests.tokenizer.clouds import SMALL, random_sweep, sweep_of
+
+
+def test_positions_in_the_networks_order_are_those_of_the_grid():
+    voxels = voxelise(PointBatch.of([random_sweep(100, seed=1), random_sweep(50, seed=2)]), SMALL)
+    flat = torch.zeros(2 * 16 * 8 * 4, dtype=torch.bool)
+    flat[network_position(voxels, 4)] = True
+    grid = to_grid(flat.view(2, 4, 2, 4, 4, 4))
+    assert grid.nonzero().tolist() == voxels.cells.tolist()
+
+
+def test_one_logit_lands_on_its_voxel():
+    branch = CoarseBranch(2, 4, 4)
+    with torch.no_grad():
+        branch.linear.weight.zero_()
+        branch.linear.bias.zero_()
+        branch.linear.bias[(3 * 4 + 1) * 4 + 2] = 9.0  # a = 3 along x, b = 1 along y, z = 2
+    grid = to_grid(branch(torch.zeros(1, 4, 2, 2)))
+    assert (grid[0] == 9).nonzero().tolist() == [[x, y, 2] for x in (3, 7, 11, 15) for y in (1, 5)]
+
+
+def test_true_masks_cover_every_point():
+    voxels = voxelise(PointBatch.of([sweep_of([(3.9, -1.9, 0.6)]), sweep_of([(-3.9, 1.9, -0.9)])]), SMALL)
+    assert true_mask(voxels, 4).nonzero().tolist() == [[0, 3, 0, 3], [1, 0, 1, 0]]
+    assert mask_grid(SMALL, 4).cell_size == (2.0, 2.0, 0.5)
+
+
+def test_pooling_is_a_maximum_in_x_and_y_only():
+    occupied = torch.zeros(1, 16, 8, 4, dtype=torch.bool)
+    occupied[0, 5, 7, 2] = True
+    assert pooled(occupied, 4).nonzero().tolist() == [[0, 1, 1, 2]]
+
+
+def test_noise_is_logistic_and_comes_from_its_seed():
+    config = SkippingConfig(pool=1, threshold=0.5)
+    logits = torch.full((1, 10, 10, 4, 4, 10), 1.0)
+    first = predicted_voxels(logits, config, torch.Generator().manual_seed(3))
+    assert torch.equal(first, predicted_voxels(logits, config, torch.Generator().manual_seed(3)))
+    # P(logit + noise > 0) = sigmoid(logit)
+    assert float(first.float().mean()) == pytest.approx(0.731, abs=0.02)
+    high = predicted_voxels(logits, SkippingConfig(threshold=0.9), torch.Generator().manual_seed(3))
+    assert float(high.float().mean()) == pytest.approx(float(torch.sigmoid(torch.tensor(1 - 2.1972))), abs=0.02)
+
+
+def test_without_noise_the_threshold_alone_decides():
+    logits = torch.tensor([-0.1, 0.1, 1.3, 1.5]).view(1, 1, 1, 1, 1, 4)
+    assert predicted_voxels(logits, SkippingConfig(threshold=0.5), None).flatten().tolist() == [False, True, True, True]
+    loud = SkippingConfig(threshold=0.8, noise=False, pool=1)
+    assert predicted_mask(logits, loud, torch.Generator()).flatten().tolist() == [False, False, False, True]
