@@ -70,7 +70,7 @@ class SweepCache:
             try:
                 sweep: Sweep | None = self.drive[frame]
             except DataError as error:
-                self.findings.append(from_data_error(error, "sweep-unusable"))
+                self.findings.append(from_data_error(error, "sweep"))
                 sweep = None
             if len(self._sweeps) >= self.keep and sweep is not None:
                 return sweep

@@ -55,7 +55,7 @@ def examine(
         try:
             dataset = open_dataset(path, require_poses=False)
         except DataError as error:
-            return Report(path=str(path), format=None, findings=(from_data_error(error, "data-set-unusable"),))
+            return Report(path=str(path), format=None, findings=(from_data_error(error, "data set"),))
         if drives:
             chosen = dataset.select(drives).names
         else:
@@ -65,7 +65,7 @@ def examine(
             try:
                 drive = dataset[name]
             except DataError as error:
-                findings.append(from_data_error(error, "drive-unusable"))
+                findings.append(from_data_error(error, "drive"))
                 continue
             report = examine_drive(drive, has_poses=dataset.has_poses(name), sweeps=sweeps, every_sweep=every_sweep)
             reports.append(report)

@@ -44,11 +44,11 @@ def remark(code: str, where: str, title: str, evidence: str, remedy: str) -> Fin
     return Finding(code=code, severity="remark", title=title, evidence=evidence, remedy=remedy, where=where)
 
 
-def from_data_error(error: DataError, code: str = "bad-file") -> Finding:
-    """A loader's complaint as a finding."""
+def from_data_error(error: DataError, what: Literal["data set", "drive", "sweep"]) -> Finding:
+    """A loader's complaint about the whole data set, a drive or a sweep as a finding."""
     return problem(
-        code, str(error.path), f"{error.field}: cannot be used", f"expected {error.expected}, found {error.found}",
-        error.remedy,
+        f"{what.replace(' ', '-')}-unusable", str(error.path), f"A {what} cannot be read: {error.field}",
+        f"expected {error.expected}, found {error.found}", error.remedy,
     )  # fmt: skip
 
 

@@ -87,13 +87,13 @@ def _judged(
     numbers = f"misfit of {len(check.pairs)} pairs of sweeps: {given.mean():.2f} m with the poses as given"
     if stated.max() < _STILL_M and np.median(moved) < 2 * _STILL_M:
         return _with(check, "cannot tell: the vehicle stands still in all pairs")
+    static = problem(
+        "poses-static", where, "The poses hardly change, but the vehicle moves",
+        f"{numbers}, {best_fit}, which goes {np.median(moved):.1f} m",
+        "write the pose of every sweep; `copilot4d doctor --estimate-poses PATH` makes poses from the sweeps",
+    )  # fmt: skip
     if stated.max() < 1e-3:
-        found = problem(
-            "poses-static", where, "The poses never change, but the vehicle moves",
-            f"{numbers}, {best_fit}, which goes {np.median(moved):.1f} m",
-            "write the pose of every sweep; `copilot4d doctor --estimate-poses PATH` makes poses from the sweeps",
-        )  # fmt: skip
-        return _with(check, found.title, found)
+        return _with(check, static.title, static)
     winners = [(e, m) for e, m in tried if _beaten(given, m, _needed(e, len(given)), 3 if e.small else 1)]
     if winners:
         best = min(_ratio(given, m) for _, m in winners)
@@ -105,6 +105,8 @@ def _judged(
         evidence = f"{numbers}, {np.nanmean(after):.2f} m with this mended, {shown_none(tried)} without poses{also}"
         found = problem(first.code, where, first.title, evidence, first.remedy)
         return _with(check, found.title, found)
+    if stated.max() < _STILL_M:
+        return _with(check, static.title, static)
     if (few > 2 * registered + _GOOD_FIT_M / 2).mean() >= _MOST_PAIRS:
         found = problem(
             "poses-wrong", where, "The poses do not fit the sweeps, and no usual mistake explains it",

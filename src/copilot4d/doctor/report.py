@@ -88,7 +88,7 @@ def content_row(report: DriveReport) -> list[str]:
         report.drive.name,
         str(report.sweeps),
         "-" if math.isnan(clock.rate_hz) else f"{clock.rate_hz:.3g} Hz",
-        f"{clock.missing} sweeps" if clock.gaps else "none",
+        f"{clock.missing} missing" if clock.gaps else "none",
         f"{np.median(points):,.0f} ({min(points):,}..{max(points):,})" if points else "-",
         f"{_length(middle)} / {_length(far)} / {_length(most)}{unit}" if ranges else "-",
         *(str(report.windows[setting]) for setting in ("1s", "3s")),
