@@ -111,7 +111,7 @@ def measure(pairs: int, batch: int, workers: int, steps_per_pair: int) -> dict[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--steps-per-pair", type=int, default=2)
+    parser.add_argument("--steps-per-pair", type=int, default=1)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())

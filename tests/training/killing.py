@@ -19,8 +19,12 @@ from copilot4d.training import open_checkpoint, train
 from copilot4d.training.checkpoint import TENSOR_FILES
 from tests.training.toy import ToyTask, toy_config, toy_recipe
 
-STEPS = 60
-SLOW_FSYNC_S = 0.03
+SLOW_FSYNC_S = 0.02
+
+
+def steps_for(kills: int) -> int:
+    """Long enough that the run is not over before the last kill."""
+    return 24 + 12 * kills
 
 
 @dataclass(kw_only=True)
@@ -29,14 +33,13 @@ class Tally:
 
     in_save: int = 0
     elsewhere: int = 0
-    ended_before: int = 0  # the process was done before its kill came
 
     @property
     def kills(self) -> int:
         return self.in_save + self.elsewhere
 
 
-def start(run: Path, *, workers: int, steps: int = STEPS) -> int:
+def start(run: Path, *, workers: int, steps: int) -> int:
     """A training process with slow saves; its process id."""
     pid = os.fork()
     if pid:
@@ -59,15 +62,13 @@ def is_running(pid: int) -> bool:
 
 
 def train_and_kill(run: Path, kills: int, seed: int) -> Tally:
-    """Start, kill and start again until `kills` kills have hit; then train to the end."""
-    rng, tally = random.Random(seed), Tally()
-    checkpoints = run / "checkpoints"
-    while tally.kills < kills:
-        # A run that is done would not be hit any more: the recipe is long enough for all kills.
-        pid = start(run, workers=rng.choice([0, 2]), steps=STEPS)
-        deadline = time.monotonic() + 60
+    """Start, kill and start again, `kills` times; then train to the end. Stops early if the run is over before."""
+    rng, tally, steps = random.Random(seed), Tally(), steps_for(kills)
+    for _ in range(kills):
+        pid = start(run, workers=rng.choice([0, 2]), steps=steps)
+        saves = f".writing-step_*-{pid}"  # of this process: older ones are leftovers of earlier kills
         if rng.random() < 0.65:
-            while not any(checkpoints.glob(".writing-step*")) and time.monotonic() < deadline and is_running(pid):
+            while not any((run / "checkpoints").glob(saves)) and is_running(pid):
                 time.sleep(0.002)
             time.sleep(rng.uniform(0, 6 * SLOW_FSYNC_S))
         else:
@@ -76,15 +77,18 @@ def train_and_kill(run: Path, kills: int, seed: int) -> Tally:
             os.killpg(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         except (ProcessLookupError, ChildProcessError):
-            tally.ended_before += 1
-            return tally
-        if any(checkpoints.glob(".writing-step*")):
+            break
+        if any((run / "checkpoints").glob(saves)):
             tally.in_save += 1
         else:
             tally.elsewhere += 1
-    pid = start(run, workers=2)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert run_to_end(run, workers=2, steps=steps) == 0
     return tally
+
+
+def run_to_end(run: Path, *, workers: int, steps: int) -> int:
+    """Train without a kill; the exit code."""
+    return os.waitstatus_to_exitcode(os.waitpid(start(run, workers=workers, steps=steps), 0)[1])
 
 
 def sample_order(run: Path) -> dict[int, list[int]]:
@@ -99,9 +103,9 @@ def sample_order(run: Path) -> dict[int, list[int]]:
     return order
 
 
-def assert_same_end(run: Path, reference: Path) -> int:
+def assert_same_end(run: Path, reference: Path, steps: int) -> int:
     """Bit-identical weights, moments, average and sample order; returns how many tensors were compared."""
-    a, b = (open_checkpoint(r / "checkpoints" / f"step_{STEPS:09d}") for r in (run, reference))
+    a, b = (open_checkpoint(r / "checkpoints" / f"step_{steps:09d}") for r in (run, reference))
     compared = 0
     for file in TENSOR_FILES:
         left, right = a.tensors(file), b.tensors(file)
@@ -111,5 +115,5 @@ def assert_same_end(run: Path, reference: Path) -> int:
         compared += len(left)
     assert a.state["order"] == b.state["order"]
     assert sample_order(run) == sample_order(reference)
-    assert list(sample_order(run)) == list(range(STEPS))
+    assert list(sample_order(run)) == list(range(steps))
     return compared

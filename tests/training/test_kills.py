@@ -10,32 +10,23 @@ from pathlib import Path
 import pytest
 
 from copilot4d.training import open_checkpoint, train
-from tests.training.killing import assert_same_end, start, train_and_kill
+from tests.training.killing import assert_same_end, run_to_end, steps_for, train_and_kill
 from tests.training.processes import run_ranks
 from tests.training.toy import ToyTask, toy_config
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def reference_run(run: Path) -> Path:
-    assert os.waitstatus_to_exitcode(os.waitpid(start(run, workers=0), 0)[1]) == 0
-    return run
-
-
-def test_two_kills(tmp_path):
-    reference = reference_run(tmp_path / "reference")
-    tally = train_and_kill(tmp_path / "killed", kills=2, seed=1)
-    assert tally.kills == 2
-    assert assert_same_end(tmp_path / "killed", reference) > 30
-
-
-@pytest.mark.slow
-def test_ten_kills(tmp_path):
-    reference = reference_run(tmp_path / "reference")
-    tally = train_and_kill(tmp_path / "killed", kills=10, seed=2)
-    assert tally.kills == 10
-    assert tally.in_save >= 3
-    assert_same_end(tmp_path / "killed", reference)
+@pytest.mark.parametrize(
+    ("kills", "in_save"), [(2, 1), pytest.param(10, 4, marks=pytest.mark.slow)], ids=["2 kills", "10 kills"]
+)
+def test_a_killed_run_ends_like_one_that_is_left_alone(kills, in_save, tmp_path):
+    steps = steps_for(kills)
+    assert run_to_end(tmp_path / "reference", workers=0, steps=steps) == 0
+    tally = train_and_kill(tmp_path / "killed", kills, seed=1)
+    assert tally.kills == kills
+    assert tally.in_save >= in_save
+    assert assert_same_end(tmp_path / "killed", tmp_path / "reference", steps) > 30
 
 
 def torchrun(run: Path, *flags: str) -> subprocess.CompletedProcess[str]:

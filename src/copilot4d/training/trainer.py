@@ -9,7 +9,7 @@ import torch
 
 from copilot4d.errors import Copilot4dError, TrainingError
 from copilot4d.training.checkpoint import CheckpointStore, RunIdentity
-from copilot4d.training.counter import StepCounter, counter_seed, slots_of
+from copilot4d.training.counter import StepCounter, counter_seed, seed_torch, slots_of
 from copilot4d.training.data import Batches, dead_worker, worker_died
 from copilot4d.training.distributed import World, check_ranks_agree
 from copilot4d.training.faults import STOP_SIGNALS, BadStep, StopSignals, bad_gradients, is_out_of_memory, out_of_memory
@@ -84,12 +84,13 @@ class Trainer:
         counter = StepCounter(seed=self.config.seed, step=state.step, indices=self._my_indices)
         context = StepContext(model=state.model, optimizer=state.optimizer, counter=counter, world=self.world)
         # What draws from torch's global generator (dropout) depends on the step too, not on what came before.
-        torch.manual_seed(counter_seed(self.config.seed, "torch", state.step, self.world.rank))
+        seed_torch(counter_seed(self.config.seed, "torch", state.step, self.world.rank), self.world.device)
         self.task.before_step(context)
         losses = self._accumulate_gradients()
         norm = self.parallel.gradient_norm()
         self._check_finite(losses, norm)
-        self.parallel.clip_gradients(recipe.clip_norm, norm)
+        if self._gradient_norm > recipe.clip_norm:
+            self.parallel.clip_gradients(recipe.clip_norm, norm)
         set_learning_rate(state.optimizer, learning_rate(recipe, state.step))
         state.optimizer.step()
         state.optimizer.zero_grad(set_to_none=True)
