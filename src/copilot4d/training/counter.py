@@ -36,7 +36,7 @@ def counter_seed(seed: int, purpose: str, step: int, index: int = 0) -> int:
 
 
 def seed_torch(seed: int, device: torch.device) -> None:
-    """Seed torch's global generators of the CPU and of one device; `torch.manual_seed` takes longer, for all of them."""
+    """Seed torch's global generators of the CPU and of one device; `torch.manual_seed` takes longer, for all."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)
