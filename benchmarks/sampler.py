@@ -12,7 +12,6 @@ and the last frame are measured: the work grows by the same amount with every fr
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +21,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from copilot4d import presets
+from copilot4d.training.malloc import keep_freed_memory
 from copilot4d.world_model import Actions, Draws, SamplerConfig, WorldModel, actions_of, sample_frame
 from copilot4d.world_model.reverse import guide
 from copilot4d.world_model.sampler import denoise
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=None, help="of each measurement; the fastest counts")
     options = parser.parse_args()
     repeats = options.repeats or (1 if options.preset == "paper" else 5)
-    keep_memory()
+    keep_freed_memory()  # else every large tensor is paged in anew, which hides what is measured
     with torch.no_grad():
         measure(options.preset, options.steps, repeats)
 
@@ -115,16 +115,6 @@ def matrix_peak(size: int = 3072) -> float:
     """FLOP/s of a large fp32 matrix product, the fastest of five."""
     a, b = torch.randn(size, size), torch.randn(size, size)
     return 2 * size**3 / fastest(lambda: a @ b, 5)
-
-
-def keep_memory() -> None:
-    """Let glibc keep freed memory: without it every large tensor is paged in anew, which hides what is measured."""
-    if sys.platform == "linux":
-        import ctypes
-
-        libc = ctypes.CDLL("libc.so.6")
-        libc.mallopt(-4, 0)  # M_MMAP_MAX
-        libc.mallopt(-1, -1)  # M_TRIM_THRESHOLD
 
 
 if __name__ == "__main__":

@@ -33,7 +33,6 @@ def train(
     model: WorldModel, batch_of: Callable[[np.random.Generator], tuple[torch.Tensor, Actions]], steps: int, rate: float
 ) -> None:
     """AdamW with warm-up and cosine, Algorithm 1 with the model's own mixture of objectives."""
-    torch.set_num_threads(2)
     config, rng = model.config, np.random.default_rng(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=1e-4, fused=True)
     for step in range(steps):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from copilot4d.errors import ForecastError, UsageError
-from copilot4d.world_model import DiffusionConfig, Draws, SamplerConfig, actions_of, generate, rollout
+from copilot4d.world_model import DiffusionConfig, Draws, Rollout, SamplerConfig, actions_of, generate, rollout
 from copilot4d.world_model.reverse import guide
 from copilot4d.world_model.sampler import denoise
 from tests.world_model.models import random_poses, random_tokens, small_model
@@ -123,6 +123,16 @@ def test_the_action_of_a_frame_in_a_rollout_is_that_of_training(token_frame, mon
 
 
 @torch.no_grad()
+def test_frames_made_one_at_a_time_are_those_of_a_rollout():
+    """Also when the caller decides on the next pose only after having seen the last frame."""
+    model = small_model()
+    run = Rollout(model, PAST, POSES[:, :2], config=FAST, futures=2)
+    frames = torch.stack([run.step(POSES[:, t]) for t in range(2, 7)], dim=2)
+    assert torch.equal(frames, rollout(model, PAST, POSES[:, :2], POSES[:, 2:7], config=FAST, futures=2))
+    assert run.made == 5
+
+
+@torch.no_grad()
 def test_changed_future_poses_change_the_future():
     model = small_model()
     other = POSES[:, 2:4].copy()
@@ -171,7 +181,7 @@ def test_a_model_trained_as_maskgit_freezes_decoded_tokens_by_default():
         ({"past_tokens": PAST[:, :, :4]}, ForecastError, "past tokens must be"),
         ({"past_tokens": PAST + 5}, ForecastError, r"lie in \[0, 11\)"),
         ({"past_poses": POSES[:, :3]}, ForecastError, "one past pose per frame"),
-        ({"future_poses": POSES[:1, 2:]}, ForecastError, "future poses must be"),
+        ({"future_poses": POSES[:1, 2:]}, ForecastError, "one per clip"),
         ({"futures": 0}, UsageError, "at least one"),
         ({"futures": [1, 1]}, UsageError, "each numbered once"),
     ],

@@ -78,6 +78,11 @@ class WorldModel(nn.Module):
         init_fan_in(self)
         self.unet.scale_residuals()
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.temporal_position.device
+
     def forward(self, tokens: Tensor, actions: Actions, *, alone: int = 0) -> Tensor:
         """(B, T, H, W) int -> (B, T, H, W, V) logits. The last `alone` frames see only themselves, with null actions.
 

@@ -22,7 +22,6 @@ from copilot4d.world_model.sampler import Draws, SamplerConfig, denoise
 from copilot4d.world_model.unet import UNetCache
 
 
-@torch.no_grad()
 def rollout(
     model: WorldModel,
     past_tokens: Tensor,
@@ -37,42 +36,87 @@ def rollout(
 ) -> Tensor:
     """Past tokens (B, P, H, W) and poses (B, P, 4, 4), (B, F, 4, 4) world_from_lidar -> tokens (B, S, F, H, W).
 
+    See `Rollout`, which makes the same frames one at a time.
+    """
+    if future_poses.ndim != 4 or future_poses.shape[1] == 0:
+        raise ForecastError(f"future poses must be (B, F >= 1, 4, 4), got {future_poses.shape}")
+    run = Rollout(
+        model,
+        past_tokens,
+        past_poses,
+        config=config,
+        seed=seed,
+        futures=futures,
+        world_from_reference=world_from_reference,
+    )
+    steps = track(range(future_poses.shape[1]), "frames", total=future_poses.shape[1])
+    return torch.stack([run.step(future_poses[:, f]) for f in steps], dim=2)
+
+
+class Rollout:
+    """A world that goes on: each `step` takes the ego's next pose and makes the next frame.
+
     futures: how many, or which: the numbers of the futures to make. Random numbers depend on (seed, future, frame,
     step) alone, so future 3 is the same whether it is made alone or with others. world_from_reference: the pose of the
     tokens' common frame where the model has token_frame "reference"; the newest past pose unless given.
     Frames beyond the model's clip length are made too: the oldest frames leave the window.
     """
-    config = config or SamplerConfig()
-    which = list(range(futures)) if isinstance(futures, int) else list(futures)
-    _check(model, past_tokens, past_poses, future_poses, which)
-    poses = np.concatenate([past_poses, future_poses], axis=1)
-    reference = past_poses[:, -1] if world_from_reference is None else world_from_reference
-    times, limit = len(which), model.config.frames
-    keep = min(config.keep_frames or limit - 1, limit - 1)
-    device = model.temporal_position.device
-    tokens = past_tokens.to(device)  # (B, t, H, W) until the first frame is made, then (R, t, H, W)
-    start, cache = 0, None
-    frames = track(range(future_poses.shape[1]), "frames", total=future_poses.shape[1])
-    for f in frames:
-        known = past_tokens.shape[1] + f
-        if known - start >= limit:
-            start, cache = known - keep, None  # positions in time are learned, so a slid cache would be wrong
-        actions = actions_of(poses[:, start : known + 1], model.config.token_frame, world_from_reference=reference)
-        actions = actions.to(device)
-        if cache is None:
-            cache = model.new_cache()
-            rows = tokens.shape[0] // actions.known.shape[0]
-            model.remember(tokens[:, start:], actions.frames(0, -1).repeated(rows), cache)
-            if rows != times:
-                cache, tokens = cache.repeated(times), tokens.repeat_interleave(times, dim=0)
-        current = actions.frames(known - start).repeated(times)
-        draws = Draws(seed, which * past_tokens.shape[0], f)
-        frame = sample_frame(model, cache, current, draws, config)
-        tokens = torch.cat([tokens, frame[:, None]], dim=1)
-        if f + 1 < future_poses.shape[1] and known + 1 - start < limit:
-            model.remember(frame[:, None], current, cache)
-    made = tokens[:, past_tokens.shape[1] :]
-    return made.reshape(past_tokens.shape[0], times, *made.shape[1:])
+
+    def __init__(
+        self,
+        model: WorldModel,
+        past_tokens: Tensor,
+        past_poses: FloatArray,
+        *,
+        config: SamplerConfig | None = None,
+        seed: int = 0,
+        futures: int | Sequence[int] = 1,
+        world_from_reference: FloatArray | None = None,
+    ) -> None:
+        self.model = model
+        self.config = config or SamplerConfig()
+        self.seed = seed
+        self.futures = list(range(futures)) if isinstance(futures, int) else list(futures)
+        _check(model, past_tokens, past_poses, self.futures)
+        self.reference = past_poses[:, -1] if world_from_reference is None else world_from_reference
+        self.poses = past_poses  # (B, t, 4, 4) of all frames so far
+        self.tokens = past_tokens.to(model.device)  # (B, t, H, W) until the first frame is made, then (R, t, H, W)
+        self.made = 0  # frames
+        self._start = 0  # the window's first frame
+        self._cache: UNetCache | None = None
+
+    @torch.no_grad()
+    def step(self, world_from_lidar: FloatArray) -> Tensor:
+        """The ego's next pose (B, 4, 4) -> the next frame (B, S, H, W)."""
+        clips, known, limit = len(self.poses), self.tokens.shape[1], self.model.config.frames
+        if world_from_lidar.shape != (clips, 4, 4):
+            raise ForecastError(f"the next poses must be ({clips}, 4, 4), one per clip, got {world_from_lidar.shape}")
+        self.poses = np.concatenate([self.poses, world_from_lidar[:, None]], axis=1)
+        if known - self._start >= limit:  # positions in time are learned, so a slid cache would be wrong
+            self._start = known - min(self.config.keep_frames or limit - 1, limit - 1)
+            self._cache = None
+        actions = actions_of(
+            self.poses[:, self._start :], self.model.config.token_frame, world_from_reference=self.reference
+        ).to(self.model.device)
+        cache = self._past(actions)
+        draws = Draws(self.seed, self.futures * clips, self.made)
+        frame = sample_frame(
+            self.model, cache, actions.frames(known - self._start).repeated(len(self.futures)), draws, self.config
+        )
+        self.tokens = torch.cat([self.tokens, frame[:, None]], dim=1)
+        self.made += 1
+        return frame.view(clips, len(self.futures), *frame.shape[1:])
+
+    def _past(self, actions: Actions) -> UNetCache:
+        """The cache with all frames of the window; the clips' own past is computed once for all their futures."""
+        cache = self.model.new_cache() if self._cache is None else self._cache
+        rows = len(self.tokens) // len(self.poses)
+        new = self.tokens[:, self._start + cache.length :]
+        self.model.remember(new, actions.frames(cache.length, -1).repeated(rows), cache)
+        if rows != len(self.futures):
+            cache, self.tokens = cache.repeated(len(self.futures)), self.tokens.repeat_interleave(len(self.futures), 0)
+        self._cache = cache
+        return cache
 
 
 @torch.no_grad()
@@ -115,14 +159,12 @@ def _decode(model: WorldModel, logits_of: Callable[[Tensor], Tensor], draws: Dra
         tokens=height * width,
         vocabulary=model.config.vocabulary,
         eta=diffusion.noise,
-        device=model.temporal_position.device,
+        device=model.device,
     )
     return x.view(-1, height, width)
 
 
-def _check(
-    model: WorldModel, past_tokens: Tensor, past_poses: FloatArray, future_poses: FloatArray, futures: list[int]
-) -> None:
+def _check(model: WorldModel, past_tokens: Tensor, past_poses: FloatArray, futures: list[int]) -> None:
     """Everything that a caller can get wrong, before anything is computed."""
     if past_tokens.ndim != 4 or tuple(past_tokens.shape[2:]) != model.config.tokens or past_tokens.shape[1] == 0:
         wanted = f"(B, P >= 1, {model.config.tokens[0]}, {model.config.tokens[1]})"
@@ -132,7 +174,5 @@ def _check(
         raise ForecastError(f"past tokens must lie in [0, {model.config.vocabulary}), got {found}")
     if past_poses.shape != (*past_tokens.shape[:2], 4, 4):
         raise ForecastError(f"one past pose per frame is needed: {past_poses.shape} for {tuple(past_tokens.shape)}")
-    if future_poses.ndim != 4 or future_poses.shape[0] != len(past_tokens) or future_poses.shape[2:] != (4, 4):
-        raise ForecastError(f"future poses must be ({len(past_tokens)}, F, 4, 4), got {future_poses.shape}")
     if not futures or min(futures) < 0 or len(set(futures)) != len(futures):
         raise UsageError(f"futures are at least one, each numbered once from 0, got {futures}")
