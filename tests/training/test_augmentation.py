@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -94,6 +95,8 @@ def test_clips_and_drives_are_augmented_alike():
         np.testing.assert_array_equal(changed[i].points, expected.points)
         np.testing.assert_array_equal(changed[i].world_from_lidar, changed.world_from_lidar[i])
     np.testing.assert_array_equal(changed[2:5][1].points, changed[3].points)
+    sent = pickle.loads(pickle.dumps(changed))  # as to a loader worker that is not forked
+    np.testing.assert_array_equal(sent[3].points, changed[3].points)
     clip = Clip(drive="d", past=(drive[0], drive[1]), future=(drive[2],), past_frames=(0, 1), future_frames=(2,))
     after = augmentation.clip(clip)
     for before, sweep in zip((*clip.past, *clip.future), (*after.past, *after.future), strict=True):

@@ -227,3 +227,14 @@ def test_a_dry_run_writes_nothing_and_tells_the_cost(tmp_path):
 def test_the_batch_must_divide(tmp_path):
     with pytest.raises(UsageError, match="ranks x --accumulation = 1 x 3"):
         train(ToyTask(), toy_config(tmp_path, accumulation=3))
+
+
+@pytest.mark.slow
+def test_compiling_changes_only_rounding(tmp_path):
+    runs = []
+    for compiled in (False, True):
+        heard = Heard()
+        result = train(ToyTask(), toy_config(tmp_path / str(compiled), compile=compiled, max_steps=6), heard)
+        runs.append(torch.tensor(heard.losses))
+    torch.testing.assert_close(runs[0], runs[1], rtol=1e-4, atol=1e-5)
+    assert set(open_checkpoint(result.checkpoint).tensors("model")) >= {"head.weight", "embedding.weight"}

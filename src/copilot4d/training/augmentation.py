@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -73,14 +74,18 @@ class Augmentation:
         return replace(clip, past=past, future=tuple(self.sweep(s) for s in clip.future))
 
     def drive(self, drive: Drive) -> Drive:
-        """The augmented drive, as lazy as the drive. Returns from the ego's own body are dropped before the turn,
+        """The augmented drive, as lazy as the drive.
 
-        because their box would no longer be aligned with the axes.
+        Returns from the ego's own body are dropped first, because their box is not aligned with the axes after a turn.
         """
-        box = drive.ego_box
         return replace(
             drive,
             world_from_lidar=self.pose(drive.world_from_lidar),
-            read=lambda frame: self.sweep(drive.read(frame).without_box(box)),
+            read=partial(_read_augmented, self, drive),
             ego_box=None,
         )
+
+
+def _read_augmented(augmentation: Augmentation, drive: Drive, frame: int) -> Sweep:
+    """Not a lambda: loader workers that are started anew (not forked) get it by pickling."""
+    return augmentation.sweep(drive.read(frame).without_box(drive.ego_box))

@@ -139,6 +139,17 @@ def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return whole.detach().cpu()
 
 
+def gather_to_first(tensors: Mapping[str, torch.Tensor], world: World) -> dict[str, torch.Tensor]:
+    """Whole tensors on the CPU of the first rank, none on the others; all ranks must call it with the same names."""
+    gathered = {}
+    for name, tensor in tensors.items():
+        if world.is_first:
+            gathered[name] = full_tensor(tensor)
+        elif isinstance(tensor, DTensor):
+            tensor.full_tensor()  # takes part, keeps nothing
+    return gathered
+
+
 def load_full_tensor(target: torch.Tensor, value: torch.Tensor | None, world: World) -> None:
     """Fill a (possibly sharded) tensor on all ranks from the first rank's whole value, in place."""
     if isinstance(target, DTensor):

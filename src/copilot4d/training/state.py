@@ -13,7 +13,7 @@ from torch import nn
 
 from copilot4d.errors import DataError
 from copilot4d.training.checkpoint import Checkpoint
-from copilot4d.training.distributed import World, full_tensor, load_full_tensor, named_state
+from copilot4d.training.distributed import World, gather_to_first, load_full_tensor, named_state
 from copilot4d.training.ema import Ema
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -37,16 +37,17 @@ class TrainingState:
         self.order = hashlib.sha256(f"{self.order}:{seed}:{step}:{batch}".encode()).hexdigest()
 
     def tensors(self, world: World) -> dict[str, dict[str, torch.Tensor]]:
-        """Whole tensors by file and name. All ranks must call it; with shards, all get the whole."""
+        """Whole tensors by file and name, on the first rank. All ranks must call it: shards are gathered."""
         names: dict[torch.Tensor, str] = {p: name for name, p in self.model.named_parameters()}
-        moments = {}
-        for parameter, state in self.optimizer.state.items():
-            for key, value in state.items():
-                moments[f"{names[parameter]}/{key}"] = full_tensor(value)
-        files = {"model": {n: full_tensor(t) for n, t in named_state(self.model)}, "optimizer": moments}
+        moments = {
+            f"{names[parameter]}/{key}": value
+            for parameter, state in self.optimizer.state.items()
+            for key, value in state.items()
+        }
+        files = {"model": dict(named_state(self.model)), "optimizer": moments}
         if self.ema is not None:
-            files["ema"] = {n: full_tensor(t) for n, t in self.ema.shadow.items()}
-        return files
+            files["ema"] = self.ema.shadow
+        return {file: gather_to_first(tensors, world) for file, tensors in files.items()}
 
     def plain(self) -> dict[str, Any]:
         """What state.json holds."""
