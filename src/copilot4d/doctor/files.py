@@ -76,11 +76,12 @@ def check_duplicates(where: str, paths: Sequence[Path]) -> list[Finding]:
     """Files with the same content. Sizes and a few kilobytes of each tell them apart; equals are compared in full."""
     groups: dict[tuple[int, bytes], list[int]] = {}
     for i, path in enumerate(paths):
-        groups.setdefault(_signature(path), []).append(i)
+        signature = _signature(path)
+        if signature is not None:
+            groups.setdefault(signature, []).append(i)
     pairs = []
-    for (size, _), members in groups.items():
-        first = members[0]
-        pairs += [(first, i) for i in members[1:] if size > 0 and _same(paths[first], paths[i])]
+    for first, *others in groups.values():
+        pairs += [(first, i) for i in others if _same(paths[first], paths[i])]
     if not pairs:
         return []
     shown = listed([f"{paths[b].name} is {paths[a].name} (frames {b} and {a})" for a, b in sorted(pairs)], 6)
@@ -97,14 +98,20 @@ def _broken(path: Path, size: int, drive_format: str) -> str | None:
     whole = _BYTES_PER_POINT.get(drive_format)
     if path.suffix == ".bin" and whole and size % whole:
         return f"{size} bytes are no whole number of points of {whole} bytes"
-    if path.suffix == ".feather":
-        with path.open("rb") as file:
-            file.seek(max(0, size - len(_ARROW)))
-            if file.read() != _ARROW:
-                return "its end is missing (no Arrow footer)"
-    if path.suffix == ".npz" and not zipfile.is_zipfile(path):
-        return "its end is missing (no table of contents)"
+    try:
+        if path.suffix == ".feather" and _end(path, size) != _ARROW:
+            return "its end is missing (no Arrow footer)"
+        if path.suffix == ".npz" and not zipfile.is_zipfile(path):
+            return "its end is missing (no table of contents)"
+    except OSError as error:
+        return f"it cannot be opened ({error.strerror})"
     return None
+
+
+def _end(path: Path, size: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, size - len(_ARROW)))
+        return file.read()
 
 
 def _size(path: Path) -> int:
@@ -114,15 +121,19 @@ def _size(path: Path) -> int:
         return -1
 
 
-def _signature(path: Path) -> tuple[int, bytes]:
+def _signature(path: Path) -> tuple[int, bytes] | None:
+    """Size and a digest of a few places; None for a file that is empty or cannot be read: reading it says more."""
     size = _size(path)
     if size <= 0:
-        return size, str(path).encode()
+        return None
     digest = hashlib.blake2b(digest_size=16)
-    with path.open("rb") as file:
-        for start in (0, size // 2, max(0, size - _SAMPLE_BYTES)):
-            file.seek(start)
-            digest.update(file.read(_SAMPLE_BYTES))
+    try:
+        with path.open("rb") as file:
+            for start in (0, size // 2, max(0, size - _SAMPLE_BYTES)):
+                file.seek(start)
+                digest.update(file.read(_SAMPLE_BYTES))
+    except OSError:
+        return None
     return size, digest.digest()
 
 
