@@ -102,7 +102,7 @@ def _judged(
         others = sorted({e.title for e in tied} - {first.title})
         also = f"; {len(others)} other explanation(s) fit as well ({others[0]})" if others else ""
         after = next(m for e, m in tried if e is first)
-        evidence = f"{numbers}, {np.nanmean(after):.2f} m with this mended, {shown_none(tried)} without poses{also}"
+        evidence = f"{numbers}, {np.nanmean(after):.2f} m with this mended, {_without_poses(tried)} without poses{also}"
         found = problem(first.code, where, first.title, evidence, first.remedy)
         return _with(check, found.title, found)
     if stated.max() < _STILL_M:
@@ -127,7 +127,7 @@ def _judged(
     return _with(check, "fit")
 
 
-def shown_none(tried: Sequence[tuple[Explanation, FloatArray]]) -> str:
+def _without_poses(tried: Sequence[tuple[Explanation, FloatArray]]) -> str:
     """The misfit without poses, for evidence."""
     return f"{next(float(np.mean(m)) for e, m in tried if e.code == 'poses-none'):.2f} m"
 
