@@ -43,7 +43,7 @@ def test_an_object_at_x_y_z_is_rendered_at_x_y_z(cell):
 def test_skipping_and_dense_sampling_give_the_same_depth():
     tokenizer = oracle_tokenizer()
     rng = np.random.default_rng(0)
-    cells = rng.integers((0, 0, 0), tokenizer.feature_grid.grid.shape, size=(1500, 3))
+    cells = rng.integers((0, 0, 0), tokenizer.feature_grid.grid.shape, size=(600, 3))
     scene = scene_with(tokenizer, cells.tolist())
     directions = rng.normal(size=(500, 3)) * (1, 1, 0.15)
     rays = Rays.from_origin(np.array([0.3, -0.2, 0.1]), directions / np.linalg.norm(directions, axis=-1, keepdims=True))
@@ -53,7 +53,7 @@ def test_skipping_and_dense_sampling_give_the_same_depth():
     assert torch.equal(skipped.returned, dense.returned)
     torch.testing.assert_close(skipped.depth_m, dense.depth_m, rtol=0, atol=2e-3)
     torch.testing.assert_close(skipped.opacity, dense.opacity, rtol=0, atol=1e-3)
-    assert skipped.samples < 0.5 * dense.samples
+    assert skipped.samples < 0.6 * dense.samples
 
 
 def test_the_nearer_of_two_objects_hides_the_further():

@@ -26,6 +26,8 @@ VERBS: dict[str, Verb] = {
     "demo": Verb("demo", "from nothing to a scored, pictured forecast, in a minute or two"),
     "simulate": Verb("simulate", "write drives through streets drawn from a seed, with traffic that reacts"),
     "doctor": Verb("doctor", "look at a data set and say what is wrong with it, and how to mend it"),
+    "train tokenizer": Verb("train_tokenizer", "learn to turn sweeps into tokens and back"),
+    "evaluate-tokenizer": Verb("evaluate_tokenizer", "score and draw how well a tokenizer reconstructs sweeps"),
     "forecast": Verb("forecast", "predict the sweeps that follow a moment of a drive, and write them"),
     "evaluate": Verb("evaluate", "score a model or a baseline on a data set by the field's protocol"),
     "compare": Verb("compare", "put score files side by side in one table"),

@@ -79,7 +79,9 @@ def true_mask(voxels: Voxels, pool: int) -> Tensor:
 
 @torch.no_grad()
 def predicted_voxels(logits: Tensor, config: SkippingConfig, generator: torch.Generator | None) -> Tensor:
-    """Logits -> bool of the same shape: logistic noise, then the threshold. No generator: no noise.
+    """(B, ...) logits -> bool of the same shape: logistic noise, then the threshold. No generator: no noise.
+
+    All scenes get the same draws, so that what a scene looks like does not depend on its batch.
 
     logit + log(u / (1 - u)) > log(t / (1 - t)) with u uniform is u < sigmoid(logit - log(t / (1 - t))), which is what
     is computed: one draw and one sigmoid per voxel.
@@ -87,7 +89,7 @@ def predicted_voxels(logits: Tensor, config: SkippingConfig, generator: torch.Ge
     threshold = math.log(config.threshold / (1 - config.threshold))
     if not config.noise or generator is None:
         return logits > threshold
-    draws = torch.rand(logits.shape, generator=generator, device=generator.device).to(logits.device)
+    draws = torch.rand(logits.shape[1:], generator=generator, device=generator.device).to(logits.device)
     return draws < torch.sigmoid(logits.float() - threshold)
 
 

@@ -60,14 +60,16 @@ class ReconstructionTally:
         means = {n: float(np.mean([getattr(s, n) for s in self.scores])) if self.scores else nothing for n in SHOWN}
         share = self.counts / max(1, self.counts.sum())
         used = share[share > 0]
-        return {
+        found = {
             **means,
             "codebook_used": float((self.counts > 0).mean()),
             "perplexity": float(np.exp(-(used * np.log(used)).sum())) if len(used) else nothing,
-            "mask_recall": float(np.mean(self.mask_recall)) if self.mask_recall else nothing,
-            "mask_precision": float(np.mean(self.mask_precision)) if self.mask_precision else nothing,
-            "samples_per_ray": float(np.mean(self.samples_per_ray)) if self.samples_per_ray else nothing,
         }
+        for name in ("mask_recall", "mask_precision", "samples_per_ray"):
+            values = [v for v in getattr(self, name) if np.isfinite(v)]
+            if values:  # a mode without coarse branch has no mask, one without feature grid no samples
+                found[name] = float(np.mean(values))
+        return found
 
 
 def score_reconstructions(tokenizer: Tokenizer, sweeps: Iterable[Sweep], *, seed: int | None = 0) -> dict[str, float]:

@@ -1,0 +1,136 @@
+"""`copilot4d evaluate-tokenizer`: how well a tokenizer reconstructs sweeps."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from rich.table import Table
+
+from copilot4d.cli.console import console, next_step, track
+from copilot4d.config import to_mapping
+from copilot4d.datasets import open_dataset
+from copilot4d.errors import UsageError
+from copilot4d.pictures import write_png
+from copilot4d.tokenizer.reconstruction import reconstruct
+from copilot4d.training.distributed import choose_device
+from copilot4d.training.load_tokenizer import load_tokenizer
+from copilot4d.training.tokenizer_scores import ReconstructionTally, reconstruction_picture
+
+ROWS = {
+    "chamfer_roi": ("Chamfer in the region (m²)", 1.0),
+    "roi_l1_median": ("L1 median (m)", 1.0),
+    "roi_l1_mean": ("L1 mean (m)", 1.0),
+    "roi_absrel_median": ("AbsRel median (%)", 100.0),
+    "roi_absrel_mean": ("AbsRel mean (%)", 100.0),
+    "codebook_used": ("codes used (%)", 100.0),
+    "perplexity": ("perplexity of the tokens", 1.0),
+    "mask_recall": ("occupied cells that rays look at (%)", 100.0),
+    "mask_precision": ("cells looked at that are occupied (%)", 100.0),
+    "samples_per_ray": ("samples per ray", 1.0),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Score how well a tokenizer reconstructs sweeps, and draw some of them.
+
+    Every sweep is encoded, decoded and rendered on its own rays, and scored against itself inside the tokenizer's
+    region. Example:
+
+        copilot4d evaluate-tokenizer --model runs/tokenizer --data path/to/kitti --drives val_0005 --out scores
+    """
+
+    model: Path
+    """A run of `copilot4d train tokenizer` (its best checkpoint is used), or a checkpoint."""
+    data: Path
+    """The data set; its format is recognised."""
+    out: Path
+    """The folder for scores.json and the pictures."""
+    drives: tuple[str, ...] = ()
+    """Only these drives."""
+    split: str | None = None
+    """Only the drives of this split."""
+    every: int = 1
+    """Only each n-th sweep of a drive."""
+    limit: int | None = None
+    """At most so many sweeps."""
+    pictures: int = 4
+    """How many sweeps to draw."""
+    seed: int = 0
+    """Of the noise in spatial skipping."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1."""
+
+
+def run(options: Options) -> int:
+    """Run the verb."""
+    if options.every < 1 or (options.limit is not None and options.limit < 1) or options.pictures < 0:
+        raise UsageError("--every and --limit must be at least 1, --pictures at least 0")
+    if options.out.exists() and not options.out.is_dir():
+        raise UsageError(f"--out {options.out} is a file; name a folder")
+    loaded = load_tokenizer(options.model)
+    tokenizer = loaded.tokenizer.to(choose_device(options.device))
+    dataset = open_dataset(options.data)
+    if options.split is not None:
+        dataset = dataset.split(options.split)
+    if options.drives:
+        dataset = dataset.select(options.drives)
+    frames = [(name, i) for name in dataset.names for i in range(0, len(dataset[name]), options.every)]
+    frames = frames[: options.limit]
+    if not frames:
+        raise UsageError(f"{options.data} has no sweep among those that were asked for")
+    options.out.mkdir(parents=True, exist_ok=True)
+    drawn = {len(frames) * k // options.pictures for k in range(min(options.pictures, len(frames)))}
+    tally, sweeps = ReconstructionTally(codes=tokenizer.config.vocabulary), []
+    with torch.inference_mode():
+        for n, (name, frame) in enumerate(track(frames, "reconstructing sweeps")):
+            drive = dataset[name]
+            made = reconstruct(tokenizer, drive[frame].without_box(drive.ego_box), seed=options.seed)
+            score = tally.add(tokenizer, made)
+            sweeps.append({"drive": name, "frame": frame, "score": None if score is None else asdict(score)})
+            if n in drawn:
+                title = f"{name}, sweep {frame}"
+                if score is not None:
+                    title += f": Chamfer {score.chamfer_roi:.3f} m², L1 median {score.roi_l1_median:.3f} m"
+                image = reconstruction_picture(tokenizer, made, title=title)
+                write_png(options.out / f"{name}_{frame:06d}.png", image)
+    summary = tally.summary()
+    report = {
+        "model": str(options.model),
+        "checkpoint_step": loaded.checkpoint.step,
+        "model_sha256": loaded.checkpoint.model_sha256,
+        "data": f"{dataset.format}: {options.data}",
+        "drives": list(dataset.names),
+        "every": options.every,
+        "seed": options.seed,
+        "region": to_mapping(tokenizer.config.grid),
+        "mode": tokenizer.config.mode,
+        "sweeps_scored": len(tally.scores),
+        "sweeps_not_scored": tally.not_scored,
+        "scores": {name: value if value == value else None for name, value in summary.items()},
+        "sweeps": sweeps,
+    }
+    path = options.out / "scores.json"
+    path.write_text(json.dumps(report, indent=1), encoding="utf-8")
+    show(summary, len(tally.scores), tally.not_scored)
+    console.print(f"\nWrote {path} and {len(drawn)} pictures beside it", markup=False, highlight=False)
+    data = shlex.quote(str(options.data))
+    next_step(f"copilot4d evaluate --model ray_tracing --data {data} --setting 1s --out ray_tracing.json")
+    return 0
+
+
+def show(summary: dict[str, float], scored: int, not_scored: int) -> None:
+    """Print the scores."""
+    table = Table(title=f"{scored} sweeps, each against its reconstruction", title_justify="left")
+    table.add_column("score")
+    table.add_column("value", justify="right")
+    for name, (words, scale) in ROWS.items():
+        if name in summary:
+            table.add_row(words, f"{summary[name] * scale:.3f}")
+    console.print(table)
+    if not_scored:
+        console.print(f"not scored: {not_scored} sweeps without points in the region", highlight=False)
