@@ -115,8 +115,9 @@ def caption(scores: Sequence[ScoreFile], *, mixed: bool) -> str:
 
 def table(scores: Sequence[ScoreFile], *, mixed: bool) -> Table:
     """The table for the terminal."""
-    made = Table(title=escape(caption(scores, mixed=mixed)), title_justify="left")
-    made.add_column("model")
+    made = Table(title=escape(caption(scores, mixed=mixed)), title_justify="left", padding=(0, 0))
+    widest = max(len(name) for name, _ in rows(scores, mixed=mixed))
+    made.add_column("model", min_width=min(24, widest), overflow="fold")  # a name cut short names nothing
     for column in COLUMNS:
         made.add_column(column.title, justify="right")
     for name, cells in rows(scores, mixed=mixed):

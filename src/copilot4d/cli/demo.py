@@ -143,7 +143,7 @@ def _rows(files: Sequence[ScoreFile]) -> list[list[str]]:
 
 def _table(setting: str, files: Sequence[ScoreFile]) -> Table:
     table = Table(title=f"{setting}, {files[0].protocol}, {files[0].references} reference frames", title_justify="left")
-    table.add_column("model")
+    table.add_column("model", no_wrap=True)
     for _, words, _ in COLUMNS:
         table.add_column(words, justify="right")
     for row in _rows(files):
