@@ -92,7 +92,7 @@ def draw_population(street: Street) -> tuple[Population, Start]:
         keep_right_m=np.where(walks, rng.uniform(-0.1, 0.1, n), np.where(bikes, 0.8, rng.uniform(-0.12, 0.12, n))),
     )
     lane = np.array([p[0] for p in places], dtype=np.int64)
-    speed = np.where(walks | bikes, pace, 0.6 * lanes.limit_m_s[lane] * pace)
+    speed = np.where(walks | bikes, pace, 0.75 * lanes.limit_m_s[lane] * pace)
     return population, Start(lane=lane, s_m=np.array([p[1] for p in places]), speed_m_s=speed)
 
 
@@ -115,7 +115,7 @@ def _vehicle_slots(
     slots: list[tuple[int, float]], lanes: LaneTable, count: int, rng: np.random.Generator
 ) -> list[tuple[int, float]]:
     """The ego's slot first: early on a long lane, mostly with somebody behind it and often with somebody ahead."""
-    good = [p for p in slots if SLOT_M * 1.5 < p[1] < 0.55 * lanes.length_m[p[0]]] or slots
+    good = [p for p in slots if SLOT_M * 1.5 < p[1] < 0.4 * lanes.length_m[p[0]]] or slots
     ego = good[0]
     behind = [p for p in slots if p[0] == ego[0] and 0 < ego[1] - p[1] < 1.3 * SLOT_M]
     ahead = [p for p in slots if p[0] == ego[0] and 1.5 * SLOT_M < p[1] - ego[1] < 2.6 * SLOT_M]

@@ -28,6 +28,7 @@ SIZES = {"val": 20, "test": 20}  # train goes on as long as one likes
 PLANS = ("keep", "brake", "swerve", "turn")
 MOMENTS = 60
 PAST_S, FUTURE_S = 3.0, 4.0
+SEARCH_S = 30.0  # moments lie in the first half minute of a test street
 _MOMENTS_PER_STREET = MOMENTS // SIZES["test"]
 
 
@@ -90,33 +91,36 @@ def whatif_moment(number: int) -> Moment:
 
 @lru_cache(maxsize=8)
 def _moments_of(index: int) -> tuple[Simulation, ...]:
-    """The best moments of a test street, in the order of time, at least a second apart."""
+    """The best moments of a test street in its first half minute, in the order of time, at least two seconds apart."""
     simulation = start(split_seed("test", index)).run(PAST_S + 0.1)
-    candidates = []
-    while simulation.time_s < SECONDS - 1.0:
-        candidates.append((_interest(simulation), simulation))
+    passed = []
+    while simulation.time_s < SEARCH_S + FUTURE_S:
+        passed.append(simulation)
         simulation = simulation.run(10 * STEP_S)
+    candidates = [(_interest(s, simulation), s) for s in passed if s.time_s < SEARCH_S]
     chosen: list[Simulation] = []
     for _, candidate in sorted(candidates, key=lambda pair: (-pair[0], pair[1].time_s)):
-        if all(abs(candidate.time_s - other.time_s) > 0.99 for other in chosen):
+        if all(abs(candidate.time_s - other.time_s) > 1.99 for other in chosen):
             chosen.append(candidate)
         if len(chosen) == _MOMENTS_PER_STREET:
             break
     return tuple(sorted(chosen, key=lambda s: s.time_s))
 
 
-def _interest(simulation: Simulation) -> float:
-    """How much a plan would change: somebody follows, the ego moves, and it can still choose its turn."""
-    state, lanes = simulation.state, simulation.street.lanes
-    lane = int(state.lane[0])
-    speed = float(state.speed_m_s[0])
-    follower = simulation.follower()
-    interest = min(speed, 6.0) / 6.0
+def _interest(moment: Simulation, later: Simulation) -> float:
+    """How much a plan changes: the ego would drive on rather than stop, somebody follows it, it can choose its turn."""
+    state, lanes = moment.state, moment.street.lanes
+    lane, speed = int(state.lane[0]), float(state.speed_m_s[0])
+    after = later.poses[len(moment.poses) - 1 + round(FUTURE_S / STEP_S)]
+    driven_m = float(np.linalg.norm(after[0, :2] - state.pose[0, :2]))
+    braked_m = speed**2 / (2 * EgoPlan.brake().braking_m_s2)
+    interest = 3.0 * min(1.0, max(0.0, driven_m - braked_m) / 10.0) + 3.0 * min(1.0, speed / 5.0)
+    follower = moment.follower()
     if follower is not None:
-        gap = float(state.s_m[0] - state.s_m[follower])
-        interest += 2.0 if gap < 25.0 else 1.0
+        near = state.s_m[0] - state.s_m[follower] < 25.0
+        interest += (2.0 if near else 1.0) * min(1.0, float(state.speed_m_s[follower]) / 4.0)
     if lanes.kind[lane] == DRIVE and len(lanes.successors[lane]) > 1:
-        left_m = float(lanes.length_m[lane] - state.s_m[0]) - simulation.people.length_m[0] / 2
+        left_m = float(lanes.length_m[lane] - state.s_m[0]) - moment.people.length_m[0] / 2
         if speed**2 / 7.0 + 4.0 < left_m < 30.0:
             interest += 1.0
     return float(np.round(interest, 6))

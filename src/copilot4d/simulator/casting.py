@@ -44,16 +44,28 @@ class CastScene:
     ground: Ground
     static: Bodies
     static_cells: tuple[NDArray[np.int32], NDArray[np.int32]]  # (cells + 1,) starts, items
-    moving: Bodies
-    moving_cells: tuple[NDArray[np.int32], NDArray[np.int32]]
+    moving: Bodies  # sorted by owner
+    moving_first: NDArray[np.int64]  # (A + 1,) where each owner's primitives begin
+    moving_reach: FloatArray  # (A, 2) the radius around an owner that holds its primitives, and its top
+    moving_cells: tuple[NDArray[np.int32], NDArray[np.int32]]  # of owners
     poses_start: FloatArray
     poses_end: FloatArray
     free_path_m: FloatArray  # (materials,)
 
     def with_moving(self, moving: Bodies, poses_start: FloatArray, poses_end: FloatArray) -> CastScene:
-        """The same street with other moving bodies."""
-        cells = _cells_of_moving(self.ground, moving, poses_start, poses_end)
-        return replace(self, moving=moving, moving_cells=cells, poses_start=poses_start, poses_end=poses_end)
+        """The same street with other moving bodies, whose owners must come in the order of the poses."""
+        owners = len(poses_start)
+        p = moving.params
+        reach = np.zeros((owners, 2))
+        np.maximum.at(reach[:, 0], moving.owner, np.hypot(p[:, 0], p[:, 1]) + np.hypot(p[:, 4], p[:, 5]))
+        np.maximum.at(reach[:, 1], moving.owner, p[:, 3])
+        middle = 0.5 * (poses_start + poses_end)
+        half = 0.5 * np.abs(poses_end - poses_start)[:, :2] + reach[:, :1]
+        return replace(
+            self, moving=moving, moving_first=np.searchsorted(moving.owner, np.arange(owners + 1)),
+            moving_reach=reach, moving_cells=_cells(self.ground, middle[:, 0], middle[:, 1], half[:, 0], half[:, 1]),
+            poses_start=poses_start, poses_end=poses_end,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +91,8 @@ def make_scene(ground: Ground, static: Bodies) -> CastScene:
         static=static,
         static_cells=_cells(ground, static.params[:, 0], static.params[:, 1], *_reach(static)),
         moving=none,
+        moving_first=np.zeros(1, np.int64),
+        moving_reach=np.zeros((0, 2)),
         moving_cells=(np.zeros(cells + 1, np.int32), np.zeros(0, np.int32)),
         poses_start=poses,
         poses_end=poses,
@@ -100,9 +114,9 @@ def cast(
     hits = Hits(depth=np.empty(n), owner=np.empty(n, np.int64), material=np.empty(n, np.int64), cosine=np.empty(n))
     g = scene.ground
     shared = (
-        g.origin, g.height_m, g.top_m, g.use, *_arrays(scene.static), *scene.static_cells, *_arrays(scene.moving),
-        *scene.moving_cells, scene.poses_start, scene.poses_end, scene.free_path_m,
-        float(max_range_m), np.uint64(key), moving_base,
+        g.origin, g.height_m, g.top_m, g.use, *_arrays(scene.static), scene.static.owner, *scene.static_cells,
+        *_arrays(scene.moving), scene.moving_first, scene.moving_reach, *scene.moving_cells, scene.poses_start,
+        scene.poses_end, scene.free_path_m, float(max_range_m), np.uint64(key), moving_base,
     )  # fmt: skip
 
     def work(first: int, last: int) -> None:
@@ -119,7 +133,7 @@ def cast(
 
 
 def _arrays(bodies: Bodies) -> tuple[Any, ...]:
-    return bodies.kind, bodies.params, bodies.material, bodies.owner
+    return bodies.kind, bodies.params, bodies.material
 
 
 def _reach(bodies: Bodies) -> tuple[FloatArray, FloatArray]:
@@ -140,16 +154,6 @@ def _cells(
     last = np.clip(np.floor(high / size + 1e-6), 0, [nx - 1, ny - 1]).astype(np.int64)
     outside = (high < 0).any(axis=-1) | (low > np.array([nx, ny]) * size).any(axis=-1)
     return _fill_cells(first, last, outside, nx, ny)
-
-
-def _cells_of_moving(
-    ground: Ground, moving: Bodies, start: FloatArray, end: FloatArray
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    radius = np.hypot(moving.params[:, 4], moving.params[:, 5])
-    arm = np.hypot(moving.params[:, 0], moving.params[:, 1])
-    a, b = start[moving.owner, :2], end[moving.owner, :2]
-    middle, half = 0.5 * (a + b), 0.5 * np.abs(b - a) + (radius + arm)[:, None]
-    return _cells(ground, middle[:, 0], middle[:, 1], half[:, 0], half[:, 1])
 
 
 @compiled
@@ -196,7 +200,7 @@ def _depth_inside(near: Any, far: Any, free_path: Any, key: Any, ray: Any, body:
 def _cast(
     begin: Any, stop: Any, origins: Any, directions: Any, fractions: Any, corner: Any, height: Any, top: Any, use: Any,
     kind: Any, params: Any, material: Any, owner: Any, starts: Any, items: Any,
-    m_kind: Any, m_params: Any, m_material: Any, m_owner: Any, m_starts: Any, m_items: Any,
+    m_kind: Any, m_params: Any, m_material: Any, m_first: Any, m_reach: Any, m_starts: Any, m_items: Any,
     pose_0: Any, pose_1: Any, free_path: Any, max_range: Any, key: Any, moving_base: Any,
     out_depth: Any, out_owner: Any, out_material: Any, out_cosine: Any,
 ) -> None:  # fmt: skip
@@ -232,21 +236,25 @@ def _cast(
                     if 0.0 <= depth < best:
                         best, who, what, cosine = depth, owner[b], material[b], c
             for k in range(m_starts[cell], m_starts[cell + 1]):
-                b = m_items[k]
-                a, f = m_owner[b], fractions[r]
+                a, f = m_items[k], fractions[r]
+                mx = pose_0[a, 0] + f * (pose_1[a, 0] - pose_0[a, 0])
+                my = pose_0[a, 1] + f * (pose_1[a, 1] - pose_0[a, 1])
+                lift = pose_0[a, 2] + f * (pose_1[a, 2] - pose_0[a, 2])
+                aside = (mx - wx) * dy - (my - wy) * dx  # the ray's line passes the owner at this distance or less
+                if abs(aside) > m_reach[a, 0] or lowest > lift + m_reach[a, 1]:
+                    continue
                 yaw = pose_0[a, 3] + f * (pose_1[a, 3] - pose_0[a, 3])
                 cos, sin = np.cos(yaw), np.sin(yaw)
-                lift = pose_0[a, 2] + f * (pose_1[a, 2] - pose_0[a, 2])
-                q = m_params[b]
-                placed[0, 0] = pose_0[a, 0] + f * (pose_1[a, 0] - pose_0[a, 0]) + cos * q[0] - sin * q[1]
-                placed[0, 1] = pose_0[a, 1] + f * (pose_1[a, 1] - pose_0[a, 1]) + sin * q[0] + cos * q[1]
-                placed[0, 2], placed[0, 3], placed[0, 4], placed[0, 5] = q[2] + lift, q[3] + lift, q[4], q[5]
-                placed[0, 6], placed[0, 7] = cos, sin
-                near, far, c = _meet(m_kind[b], wx, wy, oz, dx, dy, dz, placed, 0)
-                if near < best and far >= 0.0:
-                    depth = near if near >= 0.0 else far
-                    if depth < best:
-                        best, who, what, cosine = depth, moving_base + a, m_material[b], c
+                for b in range(m_first[a], m_first[a + 1]):
+                    q = m_params[b]
+                    placed[0, 0], placed[0, 1] = mx + cos * q[0] - sin * q[1], my + sin * q[0] + cos * q[1]
+                    placed[0, 2], placed[0, 3], placed[0, 4], placed[0, 5] = q[2] + lift, q[3] + lift, q[4], q[5]
+                    placed[0, 6], placed[0, 7] = cos, sin
+                    near, far, c = _meet(m_kind[b], wx, wy, oz, dx, dy, dz, placed, 0)
+                    if near < best and far >= 0.0:
+                        depth = near if near >= 0.0 else far
+                        if depth < best:
+                            best, who, what, cosine = depth, moving_base + a, m_material[b], c
             end = min(leave, best)
             if min(z_in, oz + end * dz) <= top[i, j]:
                 dip = (

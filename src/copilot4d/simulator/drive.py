@@ -124,11 +124,11 @@ def drive_of(
 
 def ego_box(sensor: LidarSensor) -> FloatArray:
     """(6,) in the lidar frame: the ego's body with a margin; returns inside it come from the ego."""
-    half_x, half_y = EGO_SHAPE.length_m / 2 + 0.15, EGO_SHAPE.width_m / 2 + 0.15
-    return np.array([
-        -half_x - sensor.mount_x_m, -half_y, -sensor.mount_z_m - 0.2,
-        half_x - sensor.mount_x_m, half_y, 0.2,
-    ])  # fmt: skip
+    body = EGO_SHAPE.primitives
+    half_x = max(abs(p.x) + p.half_x for p in body) + 0.6  # it drives on while the head turns
+    half_y = max(abs(p.y) + p.half_y for p in body) + 0.15
+    x, z = sensor.mount_x_m, sensor.mount_z_m
+    return np.array([-half_x - x, -half_y, -z - 0.2, half_x - x, half_y, 0.2])
 
 
 def _truth(simulation: Simulation, object_ids: NDArray[np.int32], time_s: float) -> SweepTruth:

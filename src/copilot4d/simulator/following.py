@@ -1,6 +1,6 @@
 """Car following: the intelligent driver model, and the speed that is safe whatever the leader does (after Gipps).
 
-All arrays are (A,), one entry per agent; gaps are from bumper to bumper.
+All arrays are (A,), one entry per agent, or broadcast with it; gaps are from bumper to bumper.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class StreetOptions:
     columns: int = 3  # junctions along x
     rows: int = 3  # junctions along y
     max_lanes: int = 2  # lanes per direction: each road has between 1 and this many
-    spacing_m: tuple[float, float] = (95.0, 150.0)  # between neighbouring junctions
+    spacing_m: tuple[float, float] = (105.0, 170.0)  # between neighbouring junctions
     curve: float = 0.3  # radians by which a road may leave its junction off the straight line
     relief_m: float = 2.2  # height of the gentle hills
     cars: int = 30  # moving cars, vans and buses

@@ -22,7 +22,7 @@ from copilot4d.simulator.roads import StreetOptions
 from copilot4d.simulator.street import Street, draw_street
 from copilot4d.simulator.traffic import TrafficState, World, advance, begin, reroute
 
-WARM_UP_S = 6.0  # traffic sorts itself out before the time that a simulation calls zero
+WARM_UP_S = 3.0  # traffic sorts itself out before the time that a simulation calls zero
 SWERVES_M = (2.4, -2.4, 1.7, -1.7, 1.1, -1.1, 0.6, -0.6)  # left first
 
 
@@ -66,6 +66,12 @@ class Simulation:
             self, state=state, poses=self.poses + tuple(poses), speeds_m_s=self.speeds_m_s + tuple(speeds),
             accelerations=self.accelerations + tuple(accelerations),
         )  # fmt: skip
+
+    def forgotten(self) -> Simulation:
+        """The same moment without its past: its clock starts at zero again, and a long run needs no memory."""
+        return replace(
+            self, poses=self.poses[-1:], speeds_m_s=self.speeds_m_s[-1:], accelerations=self.accelerations[-1:]
+        )
 
     def poses_at(self, time_s: float) -> FloatArray:
         """(A, 4) x, y, z, yaw of everybody at any time of the past, between steps on the straight line."""

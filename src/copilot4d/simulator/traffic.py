@@ -17,7 +17,7 @@ from copilot4d.simulator.ego import EgoPlan, path_pose, swerve_offset
 from copilot4d.simulator.following import HARDEST_BRAKING, command
 from copilot4d.simulator.ground import RIDE_M
 from copilot4d.simulator.lanes import CROSSING, DRIVE, TURN, LaneTable
-from copilot4d.simulator.looking import ego_in_the_way, leaders, place, room_at_start
+from copilot4d.simulator.looking import Leaders, ego_in_the_way, leaders, place, room_at_start
 from copilot4d.simulator.reservations import GIVE_UP_S, grant, release
 from copilot4d.simulator.street import Street
 
@@ -52,6 +52,7 @@ class TrafficState:
     pose: FloatArray  # (A, 4) x, y, z, yaw
     plan_step: int = 0  # when the ego's plan began
     turn_pending: bool = False
+    seen: Leaders | None = None  # what everybody sees now, where it has been worked out already
 
     @property
     def time_s(self) -> float:
@@ -94,18 +95,19 @@ def reroute(world: World, state: TrafficState) -> TrafficState:
     following, held, requested = state.following.copy(), state.held.copy(), state.requested_step.copy()
     following[0] = max(others, key=lambda t: abs(lanes.turn[t]))
     held[0] = requested[0] = -1
-    return replace(state, following=following, held=held, requested_step=requested, turn_pending=False)
+    return replace(state, following=following, held=held, requested_step=requested, turn_pending=False, seen=None)
 
 
 def _decide(world: World, state: TrafficState) -> FloatArray:
     """(A,) the acceleration that each agent decides on now, and carries out after its reaction time."""
     lanes, people = world.street.lanes, world.people
     on_lane = np.maximum(state.lane, 0)
-    seen = leaders(lanes, people.length_m, state.lane, state.following, state.s_m, state.speed_m_s)
+    seen = state.seen or _look(world, state)
     left_m = lanes.length_m[on_lane] - state.s_m
-    # Without a reservation the stop line is a wall.
+    # Without a reservation the stop line is a wall, from where one has to begin to brake for it.
     stop_gap = left_m - people.length_m / 2 - np.where(people.walks, 0.1, 0.6)
     barred = lanes.reserved[np.maximum(state.following, 0)] & (state.held != state.following) & (state.lane >= 0)
+    barred &= stop_gap < _braking_distance(state.speed_m_s)
     limit = np.where(people.pace > 2.0, people.pace, np.inf)  # cyclists have a speed of their own
     factor = np.where(people.pace > 2.0, 1.0, people.pace)
     desired = np.where(people.walks, people.pace, np.minimum(lanes.limit_m_s[on_lane] * factor, limit))
@@ -114,19 +116,14 @@ def _decide(world: World, state: TrafficState) -> FloatArray:
     gap_ego, speed_ego = ego_in_the_way(
         lanes, people, state.lane, state.following, state.s_m, state.pose, state.speed_m_s
     )
-    result = np.full(len(people), np.inf)
-    obstacles = (
-        (seen.gap_m, seen.speed_m_s),
-        (np.where(barred, stop_gap, 1e6), np.zeros(len(people))),
-        (gap_ego, speed_ego),
-    )
-    for gap, speed in obstacles:
-        one = command(
-            state.speed_m_s, desired, gap, speed, acceleration=people.acceleration, braking=people.braking,
-            headway_s=people.headway_s, standstill_m=people.standstill_m, reaction_s=people.reaction_s,
-        )  # fmt: skip
-        result = np.minimum(result, one)
-    return result
+    # Three obstacles, (3, A): the leader, the stop line, an ego in the way; the most careful decision counts.
+    gaps = np.stack([seen.gap_m, np.where(barred, stop_gap, 1e6), gap_ego])
+    speeds = np.stack([seen.speed_m_s, np.zeros(len(people)), speed_ego])
+    decisions = command(
+        state.speed_m_s, desired, gaps, speeds, acceleration=people.acceleration, braking=people.braking,
+        headway_s=people.headway_s, standstill_m=people.standstill_m, reaction_s=people.reaction_s,
+    )  # fmt: skip
+    return np.asarray(decisions.min(axis=0))
 
 
 def _move(world: World, state: TrafficState, decided: FloatArray, plan: EgoPlan) -> TrafficState:
@@ -188,8 +185,8 @@ def _reserve(world: World, state: TrafficState, plan: EgoPlan) -> TrafficState:
     wants = (state.lane >= 0) & lanes.reserved[np.maximum(state.following, 0)] & (held != state.following) & (held < 0)
     on_lane = np.maximum(state.lane, 0)
     left_m = lanes.length_m[on_lane] - state.s_m - people.length_m / 2
-    near = np.where(people.walks, left_m < 1.2, left_m < state.speed_m_s**2 / 3.6 + 12.0)
-    seen = leaders(lanes, people.length_m, state.lane, state.following, state.s_m, state.speed_m_s)
+    near = np.where(people.walks, left_m < 1.2, left_m < _braking_distance(state.speed_m_s) + 5.0)
+    seen = _look(world, state)
     asks = wants & near & ~seen.same_lane & ~stops
     requested = np.where(asks, np.where(state.requested_step < 0, state.step, state.requested_step), -1)
     asking, standing = np.flatnonzero(asks), state.standing.copy()
@@ -202,7 +199,16 @@ def _reserve(world: World, state: TrafficState, plan: EgoPlan) -> TrafficState:
         held[got] = state.following[got]
         requested[got] = -1
         standing[got] = 0  # whoever has just got a reservation has not begun to waste it
-    return replace(state, held=held, requested_step=requested, standing=standing)
+    return replace(state, held=held, requested_step=requested, standing=standing, seen=seen)
+
+
+def _look(world: World, state: TrafficState) -> Leaders:
+    return leaders(world.street.lanes, world.people.length_m, state.lane, state.following, state.s_m, state.speed_m_s)
+
+
+def _braking_distance(speed_m_s: FloatArray) -> FloatArray:
+    """Where a comfortable stop begins."""
+    return speed_m_s**2 / 3.6 + 1.2 * speed_m_s + 4.0
 
 
 def _turns_blocked_by_ego(lanes: LaneTable, state: TrafficState) -> frozenset[int]:

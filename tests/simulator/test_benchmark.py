@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from copilot4d.errors import UsageError
+from copilot4d.simulator import MOVING_BASE
+from copilot4d.simulator.benchmark import (
+    FIRST_SEED, MOMENTS, PLANS, SIZES, split_seed, street_v1_drive, whatif_drive, whatif_moment,
+)  # fmt: skip
+from copilot4d.simulator.roads import StreetOptions, draw_roads
+
+
+def test_no_street_is_shared_between_splits():
+    seeds = {split: {split_seed(split, i) for i in range(SIZES.get(split, 1000))} for split in FIRST_SEED}
+    assert not seeds["train"] & seeds["val"] and not seeds["train"] & seeds["test"] and not seeds["val"] & seeds["test"]
+    shapes = [
+        draw_roads(seed, StreetOptions()).junctions[:3].round(6).tobytes()
+        for split in ("val", "test", "train")
+        for seed in sorted(seeds[split])[:20]
+    ]
+    assert len(set(shapes)) == len(shapes)  # other seeds are other streets, not only other numbers
+
+
+def test_street_v1_is_twelve_seconds_at_ten_hertz_of_about_twenty_thousand_rays():
+    drive = street_v1_drive("val", 0)
+    assert (drive.name, len(drive)) == ("val_000", 120)
+    assert drive.interval_s == pytest.approx(0.1)
+    assert 13_000 < len(drive[60]) < 20_480
+    other = street_v1_drive("val", 0, sensor="hdl32")
+    # The same street and the same ego, seen by another sensor: same way, other points.
+    np.testing.assert_allclose(other.world_from_lidar[2, :2, 3], drive.world_from_lidar[1, :2, 3], atol=0.5)
+    assert len(other) == 240 and len(other[0]) != len(drive[0])
+
+
+def test_one_moment_has_four_futures_that_share_their_past_to_the_bit():
+    drives = {plan: whatif_drive(7, plan) for plan in PLANS}
+    keep = drives["keep"]
+    moment = keep.moment_frame
+    assert moment == 30 and len(keep) == 71
+    for plan, drive in drives.items():
+        assert (drive.plan, drive.moment_frame, drive.split) == (plan, moment, "test")
+        np.testing.assert_array_equal(drive.world_from_lidar[: moment + 1], keep.world_from_lidar[: moment + 1])
+        for i in (0, moment - 1, moment):
+            np.testing.assert_array_equal(drive[i].points, keep[i].points)
+    last = {plan: drive.world_from_lidar[-1, :3, 3] for plan, drive in drives.items()}
+    assert np.linalg.norm(last["brake"] - last["keep"]) > 2.0
+    assert not np.array_equal(drives["brake"][moment + 1].points, keep[moment + 1].points)
+    # The same random numbers: rays that meet the same static thing from the same place return the same noise.
+    assert drives["brake"].truth(-1).agent_speeds_m_s[0] == 0.0
+
+
+def test_moments_are_distinct_and_most_have_somebody_behind_the_ego():
+    moments = [whatif_moment(number) for number in range(9)]
+    assert [m.number for m in moments] == list(range(9))
+    assert len({(m.simulation.street.seed, m.time_s) for m in moments}) == 9
+    assert {m.simulation.street.seed for m in moments} == {split_seed("test", i) for i in range(3)}
+    assert sum(m.simulation.follower() is not None for m in moments) >= 5
+
+
+def test_what_is_not_there_is_refused():
+    for call, message in (
+        (lambda: split_seed("dev", 0), "dev"),
+        (lambda: split_seed("val", 20), "0 to 19"),
+        (lambda: whatif_moment(MOMENTS), "0 to 59"),
+        (lambda: whatif_drive(0, "fly"), "fly"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            call()
+    assert MOVING_BASE == 1_000_000
