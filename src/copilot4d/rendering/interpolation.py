@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from copilot4d.geometry import VoxelGrid
+from copilot4d.rendering.weighted_rows import weighted_rows
 
 
 class Corners(NamedTuple):
@@ -51,11 +51,6 @@ def trilinear_corners(points: Tensor, scenes: Tensor, grid: VoxelGrid) -> Corner
         levels=torch.stack([z, z + dz], dim=-1),
         level_weights=torch.stack([1 - fz, fz], dim=-1),
     )
-
-
-def weighted_rows(table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
-    """(N, C) table, (S, K) rows and weights -> (S, C) weighted sums. On CPU four times faster than indexing."""
-    return functional.embedding_bag(rows, table, per_sample_weights=weights.to(table.dtype), mode="sum")
 
 
 def interpolate(values: Tensor, points: Tensor, scenes: Tensor, grid: VoxelGrid) -> Tensor:

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
-import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from copilot4d.geometry import VoxelGrid
+from copilot4d.rendering.compiled import compiled
 from copilot4d.rendering.ray_batch import RayBatch
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _compiled(function: Function) -> Function:
-    """Sequential and without the GIL: no threading layer that a forked loader worker could break."""
-    try:
-        return cast(Function, numba.njit(cache=True, nogil=True)(function))
-    except RuntimeError:  # there is no folder where numba may keep its cache
-        return cast(Function, numba.njit(nogil=True)(function))
 
 
 def walk_rays(
@@ -52,7 +41,7 @@ def _kept(whole: NDArray[np.int64], thinning: NDArray[np.int64]) -> NDArray[np.i
     return np.asarray(np.maximum(0, (whole - thinning // 2 + thinning - 1) // thinning))
 
 
-@_compiled
+@compiled
 def _walk(
     origin: Any, direction: Any, scene: int, near: float, far: float, offset: float, mask: Any, minimum: Any,
     size: Any, shape: Any, step: float, thinning: int, out: Any, first: int, cell: Any, crossing: Any, stride: Any,
@@ -98,7 +87,7 @@ def _walk(
     return number
 
 
-@_compiled
+@compiled
 def _count(
     origins: Any, directions: Any, scenes: Any, entry: Any, leave: Any, offsets: Any, mask: Any, minimum: Any,
     size: Any, shape: Any, step: float,
@@ -114,7 +103,7 @@ def _count(
     return counts
 
 
-@_compiled
+@compiled
 def _fill(
     origins: Any, directions: Any, scenes: Any, entry: Any, leave: Any, offsets: Any, mask: Any, minimum: Any,
     size: Any, shape: Any, step: float, thinning: Any, first: Any, out: Any,

@@ -14,7 +14,7 @@ from torch.nn import functional
 from copilot4d.errors import UsageError
 from copilot4d.geometry import VoxelGrid
 from copilot4d.rendering import Corners, trilinear_corners
-from copilot4d.rendering.interpolation import weighted_rows
+from copilot4d.rendering.weighted_rows import weighted_rows
 
 POINTS_AT_ONCE = 1 << 20
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -68,18 +69,26 @@ def voxelise(batch: PointBatch, grid: VoxelGrid) -> Voxels:
     cell = scaled.floor()
     x, y, z = cell.long().unbind(-1)
     flat = ((scenes * grid.shape[0] + x) * grid.shape[1] + y) * grid.shape[2] + z
-    order = torch.argsort(_fingerprint(points))
-    order = order[torch.argsort(flat[order], stable=True)]
+    order = _canonical_order(flat, points, batch.count * grid.cells)
     voxels, voxel_of_point = torch.unique_consecutive(flat[order], return_inverse=True)
     offsets = (scaled - cell - 0.5).float()[order]
     return Voxels(grid=grid, count=batch.count, flat=voxels, offsets=offsets, voxel_of_point=voxel_of_point)
 
 
-def _fingerprint(points: Tensor) -> Tensor:
-    """(N,) 64-bit numbers made from the bits of (N, 3) coordinates: an order that is the same for any permutation."""
+def _canonical_order(flat: Tensor, points: Tensor, cells: int) -> Tensor:
+    """(N,) an order by voxel, and within a voxel by a fingerprint of the point: the same for any permutation.
+
+    Both share one 63-bit key, so that one sort does it. Two points of a voxel whose fingerprints meet (they have 30
+    bits or more) could still swap; a sum of the two would not notice.
+    """
     x, y, z = (points + 0.0).contiguous().view(torch.int32).long().unbind(-1)  # + 0.0 makes -0 and 0 one number
-    mixed = x * 0x2545F4914F6CDD1D + y * 0x1B873593CC9E2D51 + z * 0x5851F42D4C957F2D
-    return (mixed ^ (mixed >> 29)) * 0x369DEA0F31A53F85  # int64 wraps around
+    mixed = x * 0x2545F4914F6CDD1D + y * 0x1B873593CC9E2D51 + z * 0x5851F42D4C957F2D  # int64 wraps around
+    mixed = (mixed ^ (mixed >> 29)) * 0x369DEA0F31A53F85
+    bits = 63 - cells.bit_length()
+    key = (flat << bits) | ((mixed >> (64 - bits)) & ((1 << bits) - 1))
+    if key.device.type == "cpu":
+        return torch.from_numpy(np.argsort(key.numpy()))  # vectorised: several times faster than torch's
+    return torch.argsort(key)
 
 
 def segment_sum(rows: Tensor, segment: Tensor, count: int) -> Tensor:

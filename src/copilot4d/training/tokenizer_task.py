@@ -231,4 +231,4 @@ def _without_ego(drive: Drive, frame: int) -> Sweep:
 
 
 def _floats(values: NDArray[Any]) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+    return torch.from_numpy(np.array(values, dtype=np.float32))  # a copy: rays from one origin are a read-only view
