@@ -238,3 +238,20 @@ def test_compiling_changes_only_rounding(tmp_path):
         runs.append(torch.tensor(heard.losses))
     torch.testing.assert_close(runs[0], runs[1], rtol=1e-4, atol=1e-5)
     assert set(open_checkpoint(result.checkpoint).tensors("model")) >= {"head.weight", "embedding.weight"}
+
+
+def test_the_schedule_reaches_the_update(tmp_path):
+    """AdamW's first update moves every undecayed weight by the rate itself: the warm-up's first third."""
+    seen = []
+
+    class Watching(ToyTask):
+        def before_step(self, context):
+            self.before = context.model.norm.bias.detach().clone()
+
+        def after_step(self, context):
+            seen.append((context.model.norm.bias - self.before).abs().max().item())
+            return {}
+
+    recipe = toy_recipe(learning_rate=0.03, warmup_steps=3)
+    train(Watching(), toy_config(tmp_path, recipe=recipe, max_steps=1))
+    assert seen[0] == pytest.approx(0.01, rel=1e-3)
