@@ -214,7 +214,8 @@ class Trainer:
         trouble = ""
         if self.world.is_first:
             try:
-                path = self.store.save(self.identity, self.state.plain(), tensors)
+                plain = self.state.plain() | {"seconds": self.state.seconds + self.watch.seconds}
+                path = self.store.save(self.identity, plain, tensors)
                 self.observer.on_message(f"step {self.state.step}: saved {path}")
             except TrainingError as error:
                 if self.world.size == 1:
