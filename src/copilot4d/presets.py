@@ -60,7 +60,7 @@ def tiny() -> ModelConfig:
         backbone=BackboneConfig(dims=(16, 32), heads=(2, 4), depths=(2, 2), window=4),
         codebook=CodebookConfig(codes=32, dim=32, start_from_data=True),
         skipping=SkippingConfig(pool=4),
-        rendering=RenderingConfig(step_m=0.2, max_samples=48),
+        rendering=RenderingConfig(step_m=0.2, max_samples=48, training_mask="union"),
         losses=LossConfig(occupied_weight=20.0),
     )
     world_model = WorldModelConfig(vocabulary=32, tokens=(16, 16), frames=4, past_frames=2, unet=unet)

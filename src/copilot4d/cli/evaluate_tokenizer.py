@@ -84,7 +84,8 @@ def run(options: Options) -> int:
     if not frames:
         raise UsageError(f"{options.data} has no sweep among those that were asked for")
     options.out.mkdir(parents=True, exist_ok=True)
-    drawn = {len(frames) * k // options.pictures for k in range(min(options.pictures, len(frames)))}
+    wanted = min(options.pictures, len(frames))
+    drawn = {len(frames) * k // wanted for k in range(wanted)}
     tally, sweeps = ReconstructionTally(codes=tokenizer.config.vocabulary), []
     with torch.inference_mode():
         for n, (name, frame) in enumerate(track(frames, "reconstructing sweeps")):

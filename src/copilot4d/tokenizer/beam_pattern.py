@@ -30,7 +30,7 @@ def estimate_beam_pattern(sweeps: Sequence[Sweep], max_range_m: float | None = N
         raise ForecastError("a beam pattern needs a past sweep with points, and there is none; give one explicitly")
     pattern = newest
     if len(newest) > 1:
-        spacing, _ = cKDTree(newest).query(newest, k=2)
+        spacing = np.asarray(cKDTree(newest).query(newest, k=2)[0])
         same = SAME_BEAM * float(np.median(spacing[:, 1]))
         for older in reversed(directions):
             if older is newest or len(older) == 0:

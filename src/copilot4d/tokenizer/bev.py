@@ -57,5 +57,5 @@ class PatchEmbedding(nn.Module):
         filled = blank.expand(len(squares) * p * p, dim).index_copy(0, square_of_pillar * (p * p) + place, pillars)
         embedded = self.linear(filled.view(len(squares), p * p * dim))
         nothing = self.linear(blank.repeat(p * p))
-        whole = nothing.expand(count * height * width, -1).index_copy(0, squares, embedded)
+        whole: Tensor = nothing.expand(count * height * width, -1).index_copy(0, squares, embedded)
         return whole.view(count, height, width, -1)

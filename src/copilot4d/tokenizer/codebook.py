@@ -66,6 +66,7 @@ class Codebook(nn.Module):
     bank_rows: Tensor
     idle: Tensor
     age: Tensor
+    made: Tensor
 
     def __init__(self, config: CodebookConfig) -> None:
         super().__init__()

@@ -5,6 +5,7 @@ Axes: B scenes, H/W cells of the decoder's map, X/Y/Z cells of the feature grid,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -63,7 +64,7 @@ class FeatureGrid(nn.Module):
         if torch.is_grad_enabled() or len(points) <= POINTS_AT_ONCE:
             corners = trilinear_corners(points, scenes, self.grid)
             return self._query(self.table(features, self._used(features, [corners])), corners)
-        parts = list(zip(points.split(POINTS_AT_ONCE), scenes.split(POINTS_AT_ONCE), strict=True))
+        parts = list(zip(torch.split(points, POINTS_AT_ONCE), torch.split(scenes, POINTS_AT_ONCE), strict=True))
         used = self._used(features, (trilinear_corners(p, s, self.grid) for p, s in parts))
         table = self.table(features, used)
         return torch.cat([self._query(table, trilinear_corners(p, s, self.grid)) for p, s in parts])
@@ -95,10 +96,10 @@ class FeatureGrid(nn.Module):
         hidden = functional.relu(self.hidden(values))
         return self.occupancy(hidden).float()[:, 0]  # type: ignore[no-any-return]
 
-    def _used(self, features: Tensor, parts: object) -> Tensor:
+    def _used(self, features: Tensor, parts: Iterable[Corners]) -> Tensor:
         x, y, _ = self.grid.shape
         used = torch.zeros(features.shape[0] * x * y, dtype=torch.bool, device=features.device)
-        for corners in parts:  # type: ignore[attr-defined]
+        for corners in parts:
             used[corners.columns.flatten()] = True
         return used
 

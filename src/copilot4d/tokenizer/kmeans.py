@@ -18,7 +18,7 @@ def nearest_rows(rows: Tensor, centres: Tensor) -> Tensor:
     with torch.autocast(device_type=rows.device.type, enabled=False):
         centres = centres.float()
         half_norm = 0.5 * centres.square().sum(dim=-1)
-        parts = [(part.float() @ centres.T - half_norm).argmax(dim=-1) for part in rows.split(ROWS_AT_ONCE)]
+        parts = [(part.float() @ centres.T - half_norm).argmax(dim=-1) for part in torch.split(rows, ROWS_AT_ONCE)]
     return torch.cat(parts) if parts else rows.new_zeros(0, dtype=torch.int64)
 
 
