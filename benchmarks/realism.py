@@ -50,7 +50,7 @@ class Statistics:
 
     def share(self, name: str) -> FloatArray:
         counts: FloatArray = getattr(self, name)
-        return counts / counts.sum()
+        return np.asarray(counts / counts.sum())
 
     def row(self) -> dict[str, float]:
         steps = np.concatenate(self.nearest)
@@ -71,14 +71,14 @@ def ground_mask(points: NDArray[np.float32]) -> NDArray[np.bool_]:
     flat = cell[:, 0] * 400 + cell[:, 1]
     lowest = np.full(400 * 400, np.inf)
     np.minimum.at(lowest, flat, points[:, 2])
-    return (points[:, 2] < lowest[flat] + 0.2) & (lowest[flat] < -1.0)
+    return np.asarray((points[:, 2] < lowest[flat] + 0.2) & (lowest[flat] < -1.0))
 
 
 def step_distances(one: Sweep, other: Sweep) -> FloatArray:
     """From each point of a sweep to the nearest one of the next, after the ego's motion, at most 5 m."""
     moved = other.points_in(se3.invert(one.world_from_lidar))
     distances, _ = KDTree(np.ascontiguousarray(moved)).query(np.ascontiguousarray(one.points))
-    return np.minimum(distances, 5.0)
+    return np.asarray(np.minimum(distances, 5.0))
 
 
 def moving_share(before: Sweep, now: Sweep, after: Sweep) -> float:
@@ -108,7 +108,7 @@ def _passes(sweep: Sweep, places: NDArray[np.float32]) -> NDArray[np.bool_]:
             nearest = np.minimum(nearest, np.roll(np.roll(image, du, 0), dv, 1))
             seen |= np.roll(np.roll(known, du, 0), dv, 1)
     u, v, r = _bins(places, columns, rows)
-    return seen[u, v] & (nearest[u, v] > r + 1.0)
+    return np.asarray(seen[u, v] & (nearest[u, v] > r + 1.0))
 
 
 def _bins(points: FloatArray, columns: int, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:

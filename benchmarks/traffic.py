@@ -50,10 +50,9 @@ def run_street(seed: int) -> Outcome:
             for i, j in overlapping_pairs(np.column_stack([pose[:, :2], half, pose[:, 3]])).tolist():
                 if not (people.walks[i] and people.walks[j]) and (i, j) not in touching:
                     touching.add((i, j))
-                    first = first or (
-                        f"{people.kinds[i]} {i} and {people.kinds[j]} {j} at {(part * 200 + step - begin) * STEP_S:.1f} s "
-                        f"(plan {kind})"
-                    )
+                    seconds = (part * 200 + step - begin) * STEP_S
+                    who = f"{people.kinds[i]} {i} and {people.kinds[j]} {j}"
+                    first = first or f"{who} at {seconds:.1f} s (plan {kind})"
         vehicles = ~people.walks
         speeds.append(np.stack(part_run.speeds_m_s[begin:])[:, vehicles].mean())
         hard.append((np.stack(part_run.accelerations[begin:])[:, vehicles] < -4.0).mean())
@@ -80,8 +79,10 @@ def main() -> None:
     elapsed = time.perf_counter() - begin
     minutes = streets * MINUTES_PER_STREET
     print(f"{minutes} simulated minutes in {streets} streets: {sum(o.collisions for o in outcomes)} collisions")
-    print(f"mean speed {np.mean([o.mean_speed_m_s for o in outcomes]):.1f} m/s, "
-          f"braking harder than 4 m/s^2 {np.mean([o.hard_braking_share for o in outcomes]):.2%} of the time")  # fmt: skip
+    hard = np.mean([o.hard_braking_share for o in outcomes])
+    speed = np.mean([o.mean_speed_m_s for o in outcomes])
+    print(f"mean speed {speed:.1f} m/s, "
+          f"braking harder than 4 m/s^2 {hard:.2%} of the time")  # fmt: skip
     print(f"{minutes * 60 / elapsed:.0f} times faster than real time with {options.workers} workers")
 
 

@@ -11,7 +11,8 @@ def test_simulate_writes_a_data_set_says_so_and_goes_on_where_it_stopped(tmp_pat
     arguments = ["simulate", "--out", str(out), "--drives", "1", "--seconds", "0.3", "--seed", "8"]
     assert main(arguments) == 0
     said = capsys.readouterr().out
-    assert "1 drives of 0.3 s with mini32" in said and "Next: copilot4d doctor" in said
+    assert "1 drives of 0.3 s with mini32" in said
+    assert "Next: copilot4d doctor" in said
     first = open_dataset(out)["000008000000"]
     assert len(first) == 3
     points = first[1].points.copy()
@@ -25,6 +26,8 @@ def test_simulate_writes_a_data_set_says_so_and_goes_on_where_it_stopped(tmp_pat
 def test_wrong_usage_exits_with_2_and_one_paragraph(tmp_path, capsys):
     assert main(["simulate", "--out", str(tmp_path / "x"), "--sensor", "hdl65"]) == 2
     message = capsys.readouterr().err
-    assert "hdl65" in message and "mini32" in message and "Traceback" not in message
+    assert "hdl65" in message
+    assert "mini32" in message
+    assert "Traceback" not in message
     assert not (tmp_path / "x").exists()
     assert main(["simulate", "--out", str(tmp_path / "x"), "--drives", "-1"]) == 2

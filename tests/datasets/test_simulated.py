@@ -35,7 +35,9 @@ def quick(monkeypatch):
 
 def test_the_benchmark_opens_by_name_and_simulates_each_drive_once(cache, quick):
     dataset = open_dataset("street-v1/val")
-    assert dataset.format == "simulated" and len(dataset) == 20 and quick == []
+    assert dataset.format == "simulated"
+    assert len(dataset) == 20
+    assert quick == []
     drive = dataset["val_003"]
     assert (drive.name, drive.split, drive.format, len(drive)) == ("val_003", "val", "simulated", 5)
     again = open_dataset("street-v1/val")["val_003"]
@@ -61,9 +63,12 @@ def test_names_say_which_part_and_which_sensor(cache, quick):
     )
     assert len(open_dataset("street-v1/train:7")) == 7
     whole = open_dataset("street-v1")
-    assert len(whole.split("test")) == 20 and len(whole.split("val")) == 20 and len(whole.split("train")) == 1000
+    assert len(whole.split("test")) == 20
+    assert len(whole.split("val")) == 20
+    assert len(whole.split("train")) == 1000
     two = open_dataset("street-v1/test@vls_pair")["test_001"]
-    assert two[0].origins is not None and two[1].origins.shape == two[1].points.shape
+    assert two[0].origins is not None
+    assert two[1].origins.shape == two[1].points.shape
     assert "vls_pair" in two.source
 
 
@@ -125,7 +130,8 @@ def contents(folder):
 def test_generation_resumes_and_does_not_touch_what_is_finished(tmp_path):
     made = Generation(drives=2, seed=3, seconds=0.2)
     folders = generate(made, tmp_path / "out")
-    assert [f.name for f in folders] == ["000003000000", "000003000001"] and unfinished(made, tmp_path / "out") == []
+    assert [f.name for f in folders] == ["000003000000", "000003000001"]
+    assert unfinished(made, tmp_path / "out") == []
     stamp = (folders[0] / "poses.txt").stat().st_mtime_ns
     before = contents(folders[1])
     # An interrupted run leaves a part beside the place; the drive is made again and the part is gone.

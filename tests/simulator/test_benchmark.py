@@ -6,14 +6,23 @@ import pytest
 from copilot4d.errors import UsageError
 from copilot4d.simulator import MOVING_BASE
 from copilot4d.simulator.benchmark import (
-    FIRST_SEED, MOMENTS, PLANS, SIZES, split_seed, street_v1_drive, whatif_drive, whatif_moment,
+    FIRST_SEED,
+    MOMENTS,
+    PLANS,
+    SIZES,
+    split_seed,
+    street_v1_drive,
+    whatif_drive,
+    whatif_moment,
 )  # fmt: skip
 from copilot4d.simulator.roads import StreetOptions, draw_roads
 
 
 def test_no_street_is_shared_between_splits():
     seeds = {split: {split_seed(split, i) for i in range(SIZES.get(split, 1000))} for split in FIRST_SEED}
-    assert not seeds["train"] & seeds["val"] and not seeds["train"] & seeds["test"] and not seeds["val"] & seeds["test"]
+    assert not seeds["train"] & seeds["val"]
+    assert not seeds["train"] & seeds["test"]
+    assert not seeds["val"] & seeds["test"]
     shapes = [
         draw_roads(seed, StreetOptions()).junctions[:3].round(6).tobytes()
         for split in ("val", "test", "train")
@@ -30,14 +39,16 @@ def test_street_v1_is_twelve_seconds_at_ten_hertz_of_about_twenty_thousand_rays(
     other = street_v1_drive("val", 0, sensor="hdl32")
     # The same street and the same ego, seen by another sensor: same way, other points.
     np.testing.assert_allclose(other.world_from_lidar[2, :2, 3], drive.world_from_lidar[1, :2, 3], atol=0.5)
-    assert len(other) == 240 and len(other[0]) != len(drive[0])
+    assert len(other) == 240
+    assert len(other[0]) != len(drive[0])
 
 
 def test_one_moment_has_four_futures_that_share_their_past_to_the_bit():
     drives = {plan: whatif_drive(7, plan) for plan in PLANS}
     keep = drives["keep"]
     moment = keep.moment_frame
-    assert moment == 30 and len(keep) == 71
+    assert moment == 30
+    assert len(keep) == 71
     for plan, drive in drives.items():
         assert (drive.plan, drive.moment_frame, drive.split) == (plan, moment, "test")
         np.testing.assert_array_equal(drive.world_from_lidar[: moment + 1], keep.world_from_lidar[: moment + 1])

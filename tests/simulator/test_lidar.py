@@ -13,7 +13,7 @@ from copilot4d.simulator.drive import drive_of, lidar_pose
 from copilot4d.simulator.lidar import scan
 from copilot4d.simulator.placing import PlacedObject
 from copilot4d.simulator.sensors import firing_table, sensor_named
-from copilot4d.simulator.shapes import block, box, Shape
+from copilot4d.simulator.shapes import Shape, block, box
 from copilot4d.simulator.street import moving_bodies, static_bodies
 from tests.simulator.test_casting import flat_ground
 
@@ -42,11 +42,13 @@ def wall(x: float, height: float = 3.0) -> PlacedObject:
 def test_presets_are_what_their_names_promise():
     table = firing_table(SENSORS["mini32"])
     assert 19_000 <= SENSORS["mini32"].rays <= 21_000
-    assert SENSORS["hdl64"].rays == 64 * 2083 and SENSORS["hdl32"].rate_hz == 20.0
+    assert SENSORS["hdl64"].rays == 64 * 2083
+    assert SENSORS["hdl32"].rate_hz == 20.0
     assert len(SENSORS["vls_pair"].heads) == 2
     np.testing.assert_allclose(np.linalg.norm(table.directions, axis=1), 1.0)
     elevation = np.degrees(np.arcsin(firing_table(SENSORS["hdl64"]).directions[:64, 2]))
-    assert elevation[0] == pytest.approx(2.0) and elevation[-1] == pytest.approx(-24.33)
+    assert elevation[0] == pytest.approx(2.0)
+    assert elevation[-1] == pytest.approx(-24.33)
     assert len(np.unique(elevation.round(3))) == 64
 
 
@@ -161,7 +163,8 @@ def test_truth_says_where_the_points_are():
             slack = 0.05 * truth.agent_speeds_m_s[agent] + 0.05  # it moves during the sweep
             assert np.abs(local[:, 0]).max() <= length / 2 + slack
             assert np.abs(local[:, 1]).max() <= width / 2 + slack
-            assert -0.05 <= local[:, 2].min() and local[:, 2].max() <= height + 0.1
+            assert local[:, 2].min() >= -0.05
+            assert local[:, 2].max() <= height + 0.1
             moves = truth.agent_speeds_m_s[agent] > 0.2
             assert (truth.moving[truth.object_ids == MOVING_BASE + agent] == moves).all()
             checked += 1
@@ -171,7 +174,9 @@ def test_truth_says_where_the_points_are():
 
 def test_a_drive_is_lazy_repeatable_and_sliceable():
     drive = simulate_drive(seed=5, seconds=1.0, rate_hz=10.0, options=SMALL)
-    assert isinstance(drive, Drive) and drive.format == "simulated" and len(drive) == 10
+    assert isinstance(drive, Drive)
+    assert drive.format == "simulated"
+    assert len(drive) == 10
     assert drive.interval_s == pytest.approx(0.1)
     again = simulate_drive(seed=5, seconds=1.0, rate_hz=10.0, options=SMALL, threads=2)
     order = [7, 0, 3]

@@ -46,9 +46,11 @@ def test_a_street_has_everything_that_a_street_has():
     assert kinds == {"car", "van", "bus", "cyclist", "pedestrian"}
     tree = next(item.shape for item in street.objects if item.shape.name == "tree")
     trunk, *crown = tree.primitives
-    assert crown and trunk.half_x < 0.4 < crown[0].half_x
+    assert crown
+    assert trunk.half_x < 0.4 < crown[0].half_x
     straight = [_bend(road) < 0.01 for road in street.roads.roads + draw_street(1).roads.roads]
-    assert any(straight) and not all(straight)
+    assert any(straight)
+    assert not all(straight)
 
 
 def _bend(road) -> float:
@@ -64,13 +66,15 @@ def test_kerbs_are_steps_and_slopes_are_gentle():
         middle = len(road.centre) // 2
         inside = road.offset(-(road.kerb_right_m - 0.5))[middle]
         outside = road.offset(-(road.kerb_right_m + 0.6))[middle]
-        assert ground.use_at(inside) == ROAD and ground.use_at(outside) == PAVEMENT
+        assert ground.use_at(inside) == ROAD
+        assert ground.use_at(outside) == PAVEMENT
         step = ground.height_at(outside) - ground.height_at(inside)
         assert 0.05 < step - (ground.hills.at(outside) - ground.hills.at(inside)) < 0.15
     xy = np.random.default_rng(0).uniform(0, 250, (2000, 2))
     assert np.linalg.norm(ground.hills.slope(xy), axis=-1).max() < 0.12
     epsilon = 1e-4
-    numeric = (ground.hills.at(xy + [epsilon, 0]) - ground.hills.at(xy - [epsilon, 0])) / (2 * epsilon)
+    aside = np.array([epsilon, 0.0])
+    numeric = (ground.hills.at(xy + aside) - ground.hills.at(xy - aside)) / (2 * epsilon)
     np.testing.assert_allclose(ground.hills.slope(xy)[:, 0], numeric, atol=1e-6)
 
 
@@ -83,7 +87,8 @@ def test_buildings_keep_off_roads_and_pavements_and_parked_cars_stand_at_the_ker
         if item.shape.name in ("pole", "sign"):
             assert use == PAVEMENT
     on_road = [i for i in street.objects if street.ground.use_at(np.array([i.x, i.y])) == ROAD]
-    assert on_road and {i.shape.name for i in on_road} <= {"car", "van"}
+    assert on_road
+    assert {i.shape.name for i in on_road} <= {"car", "van"}
     drive = np.concatenate([street.lanes.line(k) for k in np.flatnonzero(street.lanes.kind == DRIVE)])
     nearest = [np.linalg.norm(drive - [i.x, i.y], axis=1).min() - i.shape.width_m / 2 for i in on_road]
     assert min(nearest) > 1.3  # metres from the middle of any lane: wider than half a bus
@@ -103,7 +108,8 @@ def test_lanes_join_without_gaps_and_keep_right():
     along = lanes.line(int(np.flatnonzero(lanes.kind == DRIVE)[0]))
     offset = (along[0] - road.centre[4]) @ road.normal[4]
     heading = along[1] - along[0]
-    assert offset < 0 and heading @ (road.centre[1] - road.centre[0]) > 0
+    assert offset < 0
+    assert heading @ (road.centre[1] - road.centre[0]) > 0
 
 
 def test_crossing_turns_conflict_and_opposite_lanes_do_not():

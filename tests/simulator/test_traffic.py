@@ -124,7 +124,8 @@ def test_branches_are_identical_until_the_plans_differ_and_forever_under_the_sam
     assert far.any()
     np.testing.assert_array_equal(futures["brake"].poses[past + 4][far], straight_on.poses[past + 4][far])
     # Branching leaves the moment itself as it was.
-    assert len(simulation.poses) == past and simulation.plan.kind == "keep"
+    assert len(simulation.poses) == past
+    assert simulation.plan.kind == "keep"
 
 
 def test_a_swerving_ego_leaves_its_line_comes_back_and_touches_nothing(moment):
@@ -133,7 +134,8 @@ def test_a_swerving_ego_leaves_its_line_comes_back_and_touches_nothing(moment):
     offset = swerved.plan.offset_m
     kept = branch(simulation, EgoPlan.keep()).run(5.0)
     past = len(simulation.poses)
-    assert offset is not None and abs(offset) >= 0.6
+    assert offset is not None
+    assert abs(offset) >= 0.6
     lateral = []
     for pose in swerved.poses[past:]:
         line = np.stack([p[0, :2] for p in kept.poses])

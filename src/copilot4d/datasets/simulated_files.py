@@ -54,7 +54,8 @@ def write_simulated(drive: SimulatedDrive, out: Path, format: WrittenFormat = "f
     else:
         suffix = ".npz" if len(drive) and drive[0].origins is not None else ".bin"
         written = write_folder(watched, partial_root / drive.name, suffix=suffix)
-    np.savez_compressed(written / TRUTH, **_truth_arrays(drive, [truths[frame] for frame in sorted(truths)]))
+    arrays: dict[str, Any] = _truth_arrays(drive, [truths[frame] for frame in sorted(truths)])
+    np.savez_compressed(written / TRUTH, **arrays)
     final.parent.mkdir(parents=True, exist_ok=True)
     try:
         written.rename(final)

@@ -104,9 +104,10 @@ def _check_settings(generation: Generation, out: Path) -> None:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found != wanted:
             differing = sorted(key for key in wanted if found.get(key) != wanted[key])
+            theirs = ", ".join(f"{key}={found.get(key)}" for key in differing)
             raise UsageError(
-                f"{out} holds drives made with other settings ({', '.join(differing)}): "
-                f"{', '.join(f'{key}={found.get(key)}' for key in differing)}. Choose another --out, or the same settings"
+                f"{out} holds drives made with other settings ({', '.join(differing)}): {theirs}. "
+                "Choose another --out, or the same settings"
             )
         return
     if out.exists() and any(out.iterdir()):

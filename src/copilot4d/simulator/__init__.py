@@ -1,4 +1,4 @@
-"""A street simulator whose traffic reacts: procedural streets, traffic, a spinning lidar, and branches of one moment."""
+"""A street simulator whose traffic reacts: streets from a seed, traffic, a spinning lidar, branches of one moment."""
 
 from copilot4d.simulator.drive import SimulatedDrive, SweepTruth, drive_of, simulate_drive
 from copilot4d.simulator.ego import EgoPlan

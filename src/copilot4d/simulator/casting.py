@@ -113,14 +113,16 @@ def cast(
     n = len(directions)
     hits = Hits(depth=np.empty(n), owner=np.empty(n, np.int64), material=np.empty(n, np.int64), cosine=np.empty(n))
     g = scene.ground
-    shared = (
-        g.origin, g.height_m, g.top_m, g.use, *_arrays(scene.static), scene.static.owner, *scene.static_cells,
+    arguments: tuple[Any, ...] = (
+        origins, directions, fractions, g.origin, g.height_m, g.top_m, g.use,
+        *_arrays(scene.static), scene.static.owner, *scene.static_cells,
         *_arrays(scene.moving), scene.moving_first, scene.moving_reach, *scene.moving_cells, scene.poses_start,
         scene.poses_end, scene.free_path_m, float(max_range_m), np.uint64(key), moving_base,
+        hits.depth, hits.owner, hits.material, hits.cosine,
     )  # fmt: skip
 
     def work(first: int, last: int) -> None:
-        _cast(first, last, origins, directions, fractions, *shared, hits.depth, hits.owner, hits.material, hits.cosine)
+        _cast(first, last, *arguments)
 
     threads = min(threads, os.cpu_count() or 1)
     if threads <= 1 or n < 2048:
@@ -153,7 +155,8 @@ def _cells(
     first = np.clip(np.floor(low / size - 1e-6), 0, [nx - 1, ny - 1]).astype(np.int64)
     last = np.clip(np.floor(high / size + 1e-6), 0, [nx - 1, ny - 1]).astype(np.int64)
     outside = (high < 0).any(axis=-1) | (low > np.array([nx, ny]) * size).any(axis=-1)
-    return _fill_cells(first, last, outside, nx, ny)
+    starts, items = _fill_cells(first, last, outside, nx, ny)
+    return starts, items
 
 
 @compiled

@@ -71,17 +71,18 @@ def swerve_offset(plan: EgoPlan, elapsed_s: float) -> float:
     """The lateral offset of a swerve: 1.4 s out, 1.2 s aside, 1.8 s back, along half waves."""
     reach = plan.offset_m or 0.0
     if elapsed_s < 1.4:
-        return reach * 0.5 * (1 - np.cos(np.pi * elapsed_s / 1.4))
+        return float(reach * 0.5 * (1 - np.cos(np.pi * elapsed_s / 1.4)))
     if elapsed_s < 2.6:
         return reach
     if elapsed_s < 4.4:
-        return reach * 0.5 * (1 + np.cos(np.pi * (elapsed_s - 2.6) / 1.8))
+        return float(reach * 0.5 * (1 + np.cos(np.pi * (elapsed_s - 2.6) / 1.8)))
     return 0.0
 
 
 def path_pose(plan: EgoPlan, elapsed_s: float) -> tuple[float, float, float, float]:
     """x, y, yaw and speed on a given path; before its first and after its last time the ego stands there."""
-    assert plan.times_s is not None and plan.xy is not None
+    assert plan.times_s is not None
+    assert plan.xy is not None
     x, y = (float(np.interp(elapsed_s, plan.times_s, plan.xy[:, axis])) for axis in (0, 1))
     k = int(np.clip(np.searchsorted(plan.times_s, elapsed_s, side="right"), 1, len(plan.times_s) - 1))
     moved = plan.xy[k] - plan.xy[k - 1]

@@ -16,8 +16,8 @@ CREEP_GAP_M = 0.8
 
 
 def idm(
-    speed: FloatArray, desired_speed: FloatArray, gap: FloatArray, leader_speed: FloatArray, *, acceleration: FloatArray,
-    braking: FloatArray, headway_s: FloatArray, standstill_m: FloatArray,
+    speed: FloatArray, desired_speed: FloatArray, gap: FloatArray, leader_speed: FloatArray, *,
+    acceleration: FloatArray, braking: FloatArray, headway_s: FloatArray, standstill_m: FloatArray,
 ) -> FloatArray:  # fmt: skip
     """The model's acceleration, m/s^2 (Treiber et al. 2000).
 
@@ -30,19 +30,20 @@ def idm(
     wanted_gap = standstill_m + np.maximum(0.0, speed * headway_s + closing)
     ratio = speed / np.maximum(desired_speed, 0.1)
     free = np.maximum(acceleration * (1 - ratio**4), -3.0)
-    return free - acceleration * (wanted_gap / np.maximum(gap, 0.1)) ** 2
+    return np.asarray(free - acceleration * (wanted_gap / np.maximum(gap, 0.1)) ** 2)
 
 
 def safe_speed(speed: FloatArray, gap: FloatArray, leader_speed: FloatArray, reaction_s: FloatArray) -> FloatArray:
     """The speed to have after the reaction time so that a leader who brakes hard is never touched (Gipps 1981)."""
     b = PLANNED_BRAKING
     free = 2 * (gap - CREEP_GAP_M) - speed * reaction_s + leader_speed**2 / LEADER_BRAKING
-    return np.maximum(0.0, -b * reaction_s + np.sqrt(np.maximum(0.0, (b * reaction_s) ** 2 + b * free)))
+    return np.asarray(np.maximum(0.0, -b * reaction_s + np.sqrt(np.maximum(0.0, (b * reaction_s) ** 2 + b * free))))
 
 
 def command(
-    speed: FloatArray, desired_speed: FloatArray, gap: FloatArray, leader_speed: FloatArray, *, acceleration: FloatArray,
-    braking: FloatArray, headway_s: FloatArray, standstill_m: FloatArray, reaction_s: FloatArray,
+    speed: FloatArray, desired_speed: FloatArray, gap: FloatArray, leader_speed: FloatArray, *,
+    acceleration: FloatArray, braking: FloatArray, headway_s: FloatArray, standstill_m: FloatArray,
+    reaction_s: FloatArray,
 ) -> FloatArray:  # fmt: skip
     """What an agent decides to do: the driver model, held back by the safe speed."""
     comfortable = idm(

@@ -104,7 +104,7 @@ def _hill_raster(hills: Hills, low: FloatArray, shape: tuple[int, ...]) -> Float
 
 
 def _roughness(rng: np.random.Generator, shape: list[int]) -> FloatArray:
-    """Lawns and beds: bumps of a few centimetres, about a metre wide, on banks of some decimetres; one tile of 128 m."""
+    """Lawns and beds: bumps of a few centimetres, a metre wide, on banks of some decimetres; one tile of 128 m."""
     tile = 512
     fine = ndimage.zoom(
         rng.random((tile // 4, tile // 4), dtype=np.float32), 4, order=1, mode="grid-wrap", grid_mode=True

@@ -1,4 +1,4 @@
-"""Where one ray meets one primitive, or the ground in one cell of the grid. Scalars only: these run inside the caster."""
+"""Where one ray meets one primitive, or the ground in one cell of the grid. Scalars only: the caster's inner part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MISS = 1e30
 
 @compiled
 def meet_box(ox: Any, oy: Any, oz: Any, dx: Any, dy: Any, dz: Any, params: Any, b: Any) -> Any:
-    """Entry, exit and cosine of incidence at the entry; row b of params: x, y, bottom, top, half_x, half_y, cos, sin."""
+    """Entry, exit, cosine of incidence at the entry; row b of params: x, y, bottom, top, half_x, half_y, cos, sin."""
     half_x, half_y, cos, sin = params[b, 4], params[b, 5], params[b, 6], params[b, 7]
     px, py = ox - params[b, 0], oy - params[b, 1]
     vx, vy = cos * dx + sin * dy, cos * dy - sin * dx

@@ -67,7 +67,7 @@ class Placer:
 def _land_height(
     use: Any, height: Any, origin: Any, x: Any, y: Any, yaw: Any, half_x: Any, half_y: Any, allowed: Any
 ) -> Any:
-    """The ground's height under (x, y), or infinity where the rectangle leaves the allowed land. Off the map is garden."""
+    """Height of the ground at (x, y), infinity where the rectangle leaves the allowed land; off the map lie gardens."""
     cos, sin = np.cos(yaw), np.sin(yaw)
     nu, nv = int(2 * half_x) + 2, int(2 * half_y) + 2  # a probe at least every metre, and at the corners
     for a in range(nu):

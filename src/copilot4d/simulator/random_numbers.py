@@ -53,7 +53,7 @@ def uniform(base_key: int, *counters: Any) -> NDArray[np.float64]:
     with np.errstate(over="ignore"):
         for counter in counters:
             word = _mix_array(word ^ np.asarray(counter).astype(np.uint64))
-        return (word >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+        return np.asarray((word >> np.uint64(11)) * (1.0 / 9007199254740992.0), dtype=np.float64)
 
 
 def _mix_int(value: int) -> int:

@@ -133,7 +133,7 @@ def resample(line: FloatArray, spacing_m: float) -> FloatArray:
 def bezier(p0: FloatArray, p1: FloatArray, p2: FloatArray, p3: FloatArray, samples: int = 200) -> FloatArray:
     """(samples, 2) points of a cubic curve."""
     t = np.linspace(0.0, 1.0, samples)[:, None]
-    return (1 - t) ** 3 * p0 + 3 * (1 - t) ** 2 * t * p1 + 3 * (1 - t) * t**2 * p2 + t**3 * p3  # type: ignore[no-any-return]
+    return (1 - t) ** 3 * p0 + 3 * (1 - t) ** 2 * t * p1 + 3 * (1 - t) * t**2 * p2 + t**3 * p3
 
 
 def _lattice_pairs(columns: int, rows: int) -> list[tuple[int, int]]:
