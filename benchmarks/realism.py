@@ -1,6 +1,7 @@
 """How near the simulated streets are to real ones: one table, one picture.
 
-    python benchmarks/realism.py KITTI_ROOT [--drives 10] [--picture docs/pictures/realism.png]
+    python benchmarks/realism.py KITTI_ROOT --drives 10 --every 12 --picture docs/pictures/realism.png \\
+        --street-picture docs/pictures/street.png
 
 KITTI_ROOT is a KITTI Odometry tree at 5 Hz (every second sweep). Every statistic is made by the same code from both.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,8 @@ from pykdtree.kdtree import KDTree
 from copilot4d import open_dataset
 from copilot4d.geometry import Drive, Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
-from copilot4d.simulator import simulate_drive
+from copilot4d.simulator import simulate_drive, start
+from copilot4d.simulator.benchmark import split_seed
 
 RANGE_BINS = np.arange(0.0, 82.0, 2.0)
 HEIGHT_BINS = np.arange(-4.0, 4.25, 0.25)
@@ -175,6 +178,46 @@ def picture(real: Drive, ours: list[Drive], path: Path) -> None:
     figure.savefig(path, dpi=80)
 
 
+def street_picture(seed: int, path: Path) -> None:
+    """A street from above with its traffic: the ego red, vehicles orange, pedestrians magenta, parked cars blue."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import ListedColormap
+
+    simulation = start(seed)
+    street = simulation.street
+    figure, axis = plt.subplots(figsize=(9, 9), facecolor="white")
+    low = street.ground.origin
+    high = low + 0.25 * np.array(street.ground.use.shape)
+    land = ListedColormap(["#e4edd8", "#d9d9d9", "#8f9396"])
+    axis.imshow(street.ground.use.T[::4, ::4], origin="lower", extent=(low[0], high[0], low[1], high[1]), cmap=land)
+    colours = {"building": "#b5651d", "car": "#3b5b8c", "van": "#3b5b8c", "hedge": "#4d7c3a", "fence": "#9c8f7a"}
+    for item in street.objects:
+        if item.shape.name in ("tree", "bush"):
+            radius = max(p.half_x for p in item.shape.primitives)
+            axis.add_patch(plt.Circle((item.x, item.y), radius, color="#6fa35a", alpha=0.6, lw=0))
+        else:
+            size = np.maximum([item.shape.length_m, item.shape.width_m], 0.5) / 2
+            _draw_rectangle(axis, [item.x, item.y, *size, item.yaw], colours.get(item.shape.name, "#444444"))
+    for k, rectangle in enumerate(simulation.footprints()):
+        walks = simulation.people.walks[k]
+        _draw_rectangle(axis, rectangle, "red" if k == 0 else ("magenta" if walks else "orange"))
+    inner = street.roads.junctions
+    axis.set(xticks=[], yticks=[], xlim=(inner[:, 0].min() - 45, inner[:, 0].max() + 45))
+    axis.set(ylim=(inner[:, 1].min() - 45, inner[:, 1].max() + 45))
+    figure.tight_layout()
+    figure.savefig(path, dpi=75)
+
+
+def _draw_rectangle(axis: Any, rectangle: Any, colour: str) -> None:
+    x, y, half_x, half_y, yaw = rectangle
+    corners = np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]]) * [half_x, half_y]
+    turn = np.array([[np.cos(yaw), np.sin(yaw)], [-np.sin(yaw), np.cos(yaw)]])
+    axis.fill(*(corners @ turn + [x, y]).T, color=colour, lw=0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kitti", type=Path)
@@ -182,7 +225,10 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--every", type=int, default=9)
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--street-picture", type=Path)
     options = parser.parse_args()
+    if options.street_picture:
+        street_picture(split_seed("val", 3), options.street_picture)
     dataset = open_dataset(options.kitti)
     real = [dataset[name] for name in dataset if name.startswith("train_")]
     ours = simulated(options.drives, options.first_seed)

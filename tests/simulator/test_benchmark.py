@@ -57,8 +57,14 @@ def test_one_moment_has_four_futures_that_share_their_past_to_the_bit():
     last = {plan: drive.world_from_lidar[-1, :3, 3] for plan, drive in drives.items()}
     assert np.linalg.norm(last["brake"] - last["keep"]) > 2.0
     assert not np.array_equal(drives["brake"][moment + 1].points, keep[moment + 1].points)
-    # The same random numbers: rays that meet the same static thing from the same place return the same noise.
     assert drives["brake"].truth(-1).agent_speeds_m_s[0] == 0.0
+    # The truth that counterfactuals are scored by: the follower is held up by the braking ego, and by nothing else.
+    follower = keep.follower
+    assert follower is not None
+    ends = {plan: drive.truth(-1).agent_poses[follower, :2] for plan, drive in drives.items()}
+    ego = keep.truth(moment).agent_poses[0, :2]
+    assert np.linalg.norm(ends["brake"] - ends["keep"]) > 1.0
+    assert np.linalg.norm(ends["brake"] - ego) < np.linalg.norm(ends["keep"] - ego) + 15.0
 
 
 def test_moments_are_distinct_and_most_have_somebody_behind_the_ego():

@@ -82,7 +82,7 @@ def read_simulated(folder: Path, *, split: str | None = None) -> SimulatedDrive:
             path, "truth_version", expected=str(TRUTH_VERSION), found=str(truth.get("truth_version", "none")),
             remedy=f"remove {folder} and simulate the drive again",
         )  # fmt: skip
-    moment = int(truth["moment_frame"])
+    moment, follower = int(truth["moment_frame"]), int(truth["follower"])
     return SimulatedDrive(
         name=str(truth["name"]),
         world_from_lidar=truth["world_from_lidar"],
@@ -95,6 +95,7 @@ def read_simulated(folder: Path, *, split: str | None = None) -> SimulatedDrive:
         ego_box=truth["ego_box"],
         plan=str(truth["plan"]),
         moment_frame=None if moment < 0 else moment,
+        follower=None if follower < 0 else follower,
     )
 
 
@@ -111,6 +112,7 @@ def _truth_arrays(drive: SimulatedDrive, frames: list[SweepTruth]) -> dict[str, 
         "split": np.array(drive.split or ""),
         "plan": np.array(drive.plan),
         "moment_frame": np.array(-1 if drive.moment_frame is None else drive.moment_frame),
+        "follower": np.array(-1 if drive.follower is None else drive.follower),
         "world_from_lidar": drive.world_from_lidar,
         "timestamps_ns": drive.timestamps_ns,
         "ego_box": np.asarray(drive.ego_box),

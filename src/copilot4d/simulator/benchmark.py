@@ -78,6 +78,7 @@ def whatif_drive(number: int, plan: str, sensor: str | LidarSensor = SENSOR) -> 
     return drive_of(
         future, device, name=f"whatif_{number:02d}_{plan}", rate_hz=rate, start_s=last_common - PAST_S,
         end_s=last_common + FUTURE_S + 1.0 / rate, moment_s=last_common, split="test",
+        follower=moment.simulation.follower(),
     )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ class SimulatedDrive(Drive):
     read_truth: Callable[[int], SweepTruth] | None = field(default=None, repr=False)
     plan: str = "keep"
     moment_frame: int | None = None  # where a what-if plan began; frames up to it are the same for every plan
+    follower: int | None = None  # the agent that drove behind the ego at that moment
 
     def truth(self, index: int) -> SweepTruth:
         """The truth about one sweep."""
