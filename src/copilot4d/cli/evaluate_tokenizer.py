@@ -18,6 +18,7 @@ from copilot4d.pictures import write_png
 from copilot4d.tokenizer.reconstruction import reconstruct
 from copilot4d.training.distributed import choose_device
 from copilot4d.training.load_tokenizer import load_tokenizer
+from copilot4d.training.malloc import keep_freed_memory
 from copilot4d.training.tokenizer_scores import ReconstructionTally, reconstruction_picture
 
 ROWS = {
@@ -73,7 +74,10 @@ def run(options: Options) -> int:
     if options.out.exists() and not options.out.is_dir():
         raise UsageError(f"--out {options.out} is a file; name a folder")
     loaded = load_tokenizer(options.model)
-    tokenizer = loaded.tokenizer.to(choose_device(options.device))
+    device = choose_device(options.device)
+    if device.type == "cpu":
+        keep_freed_memory()
+    tokenizer = loaded.tokenizer.to(device)
     dataset = open_dataset(options.data)
     if options.split is not None:
         dataset = dataset.split(options.split)

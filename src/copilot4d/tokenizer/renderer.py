@@ -11,7 +11,7 @@ from copilot4d.geometry import VoxelGrid
 from copilot4d.rendering import Composite, RayBatch, composite, pad_samples, sample_rays, weights_from_logits
 from copilot4d.tokenizer.feature_grid import FeatureGrid
 
-RAYS_AT_ONCE = 8192
+RAYS_AT_ONCE = 32768  # each part evaluates the columns of the feature grid that it needs anew
 
 
 @dataclass(frozen=True, kw_only=True)

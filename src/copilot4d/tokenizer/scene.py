@@ -22,12 +22,6 @@ class Scene:
     def __len__(self) -> int:
         return len(self.features)
 
-    def __getitem__(self, selection: slice) -> Scene:
-        logits = self.coarse_logits
-        return Scene(
-            features=self.features[selection], coarse_logits=None if logits is None else logits[selection]
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, kw_only=True)
 class Rendering:

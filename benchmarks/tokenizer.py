@@ -1,0 +1,154 @@
+"""What each stage of the tokenizer costs, beside the matrix-multiply peak of the same run, and what skipping saves.
+
+    python benchmarks/tokenizer.py [--preset paper --data PATH --drive NAME --frame N]
+
+Without --data a street is simulated. Weights are random: skipping looks where points truly are, as a trained coarse
+branch would say. Times depend on the machine and its load; the ratios are what to compare.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import tyro
+from torch.utils.flop_counter import FlopCounterMode
+
+from copilot4d import open_dataset
+from copilot4d.geometry import Drive, Sweep
+from copilot4d.presets import preset
+from copilot4d.rendering import RayBatch
+from copilot4d.tokenizer import PointBatch, Tokenizer, TokenizerBatch, training_pass
+from copilot4d.tokenizer.skipping import true_mask
+from copilot4d.tokenizer.voxels import voxelise
+from copilot4d.training.malloc import keep_freed_memory
+from copilot4d.training.optimizer import make_optimizer, paper_recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to measure."""
+
+    preset: Literal["paper", "mini", "tiny"] = "mini"
+    data: Path | None = None
+    drive: str | None = None
+    frame: int = 0
+    rays: int = 30_000
+    batch: int = 1
+    """Sweeps of the training step."""
+    training_rays: int = 4096
+    repeats: int = 3
+    """The fastest of so many runs counts; the first one also counts multiplications."""
+    clock: Literal["wall", "cpu"] = "wall"
+    """cpu counts the seconds of all threads: for a machine that does other work, too."""
+
+
+def main(options: Options) -> None:
+    keep_freed_memory()
+    torch.manual_seed(0)
+    config = preset(options.preset).tokenizer
+    tokenizer = Tokenizer(config)
+    sweep = read(options)
+    clock = {"wall": time.perf_counter, "cpu": time.process_time}[options.clock]
+    stage = Stages(options.repeats, clock)
+    batch = PointBatch.of([sweep])
+    millions = sum(p.numel() for p in tokenizer.parameters()) / 1e6
+    print(f"{options.preset}: {millions:.2f} M parameters, {len(sweep)} points; {torch.get_num_threads()} threads")
+    print(f"peak {stage.peak / 1e9:.0f} GFLOP per {options.clock} second")
+    with torch.inference_mode():
+        voxels = stage("voxels", lambda: voxelise(batch, config.grid))
+        stage("PointNet, pillars, patches", lambda: tokenizer.encoder.bev(voxels))
+        features = stage("encoder, whole", lambda: tokenizer.encoder(voxels))
+        tokens = stage("nearest codes", lambda: tokenizer.codebook.nearest(features))
+        scene = stage("decoder and coarse branch", lambda: tokenizer.decode(tokens))
+        stage("mask from the coarse branch", lambda: tokenizer.look_at(scene))
+        chosen = np.random.default_rng(0).permutation(len(sweep))[: options.rays]
+        rays = RayBatch.of([sweep.select(chosen).rays()[0]])
+        mask = true_mask(voxels, config.skipping.pool)
+        skipped = stage(f"{len(rays)} rays, skipping", lambda: tokenizer.render(scene, rays, mask=mask))
+        dense = stage(f"{len(rays)} rays, dense", lambda: tokenizer.render(scene, rays, skipping=False))
+    ratio = stage.seconds[f"{len(rays)} rays, dense"] / stage.seconds[f"{len(rays)} rays, skipping"]
+    print(f"skipping is {ratio:.1f} times as fast as dense sampling at equal step ({config.rendering.step_m} m): "
+          f"{skipped.samples / len(rays):.0f} against {dense.samples / len(rays):.0f} samples per ray")  # fmt: skip
+    train(tokenizer, sweep, options, stage)
+    print(f"most memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+
+
+def train(tokenizer: Tokenizer, sweep: Sweep, options: Options, stage: Stages) -> None:
+    """One real step: forward, backward, AdamW."""
+    optimizer = make_optimizer(tokenizer, paper_recipe("tokenizer"))
+    parts = []
+    for seed in range(options.batch):
+        chosen = np.random.default_rng(seed).permutation(len(sweep))[: options.training_rays]
+        parts.append(sweep.select(chosen).rays())
+    batch = TokenizerBatch(
+        points=PointBatch.of([sweep] * options.batch),
+        rays=RayBatch.of([p[0] for p in parts]),
+        true_depths_m=torch.from_numpy(np.concatenate([p[1] for p in parts]).astype(np.float32)),
+    )
+
+    def step() -> None:
+        losses = training_pass(tokenizer, batch, offsets=None, noise=torch.Generator().manual_seed(0)).losses
+        losses["total"].backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+
+    stage(f"training step, batch {options.batch}, {options.training_rays} rays each", step)
+
+
+class Stages:
+    """Times stages, counts their multiplications, prints a line for each."""
+
+    def __init__(self, repeats: int, clock: Callable[[], float]) -> None:
+        self.repeats, self.clock, self.peak = repeats, clock, measured_peak(repeats, clock)
+        self.seconds: dict[str, float] = {}
+
+    def __call__(self, name: str, work: Callable[[], Any]) -> Any:
+        times = []
+        with FlopCounterMode(display=False) as counter:
+            start = self.clock()
+            result = work()
+            times.append(self.clock() - start)
+        for _ in range(self.repeats - 1):
+            start = self.clock()
+            result = work()
+            times.append(self.clock() - start)
+        best = min(times)
+        self.seconds[name] = best
+        flops = counter.get_total_flops()
+        print(f"  {name:<48} {best * 1e3:9.1f} ms  {flops / 1e9:8.2f} GFLOP  {flops / best / self.peak:6.1%} of peak")
+        return result
+
+
+def measured_peak(repeats: int, clock: Callable[[], float], size: int = 2048) -> float:
+    """FLOP/s of a large matrix product, now."""
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    torch.mm(a, b)
+    best = float("inf")
+    for _ in range(max(3, repeats)):
+        start = clock()
+        torch.mm(a, b)
+        best = min(best, clock() - start)
+    return 2 * size**3 / best
+
+
+def read(options: Options) -> Sweep:
+    if options.data is None:
+        from copilot4d.simulator import simulate_drive
+
+        drive: Drive = simulate_drive(seed=0, seconds=0.3)
+    else:
+        dataset = open_dataset(options.data)
+        drive = dataset[options.drive or dataset.names[0]]
+    sweep: Sweep = drive[options.frame]
+    return sweep.without_box(drive.ego_box)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options))
