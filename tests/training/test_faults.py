@@ -13,7 +13,7 @@ import torch
 
 from copilot4d.errors import DataError, TrainingError
 from copilot4d.training import CheckpointStore, SampleKey, open_checkpoint, train
-from copilot4d.training.data import Batches
+from copilot4d.training.data import Batches, _ignore_signals
 from copilot4d.training.distributed import World
 from copilot4d.training.faults import is_out_of_memory
 from tests.training.processes import child, exit_code
@@ -81,6 +81,21 @@ def test_a_real_process_obeys_sigterm_with_workers(tmp_path):
     assert CheckpointStore(folder=tmp_path / "checkpoints").newest().step >= 3
 
 
+def test_loader_workers_outlive_one_sigterm_but_not_two(tmp_path):
+    """One comes from a scheduler; the second from Python at exit, which then waits for the worker."""
+
+    def work(tell):
+        _ignore_signals(0)
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            tell("alive")
+        return 0
+
+    with child(work) as (pid, lines):
+        assert lines.read() == "alive\n"
+    assert exit_code(pid) == -signal.SIGTERM
+
+
 def test_outside_the_main_thread_it_trains_without_handlers(tmp_path):
     results = []
     thread = threading.Thread(target=lambda: results.append(train(ToyTask(), toy_config(tmp_path, max_steps=2))))
@@ -145,15 +160,42 @@ def test_a_bad_file_keeps_its_own_message(workers, tmp_path):
     assert caught.value.field == "points"
 
 
-def test_a_bug_in_a_sample_is_not_called_a_dead_worker(tmp_path):
+@pytest.mark.parametrize("kind", [RuntimeError, FileNotFoundError, ConnectionResetError])
+def test_a_bug_in_a_sample_is_not_called_a_dead_worker(kind, tmp_path):
     class Bug(ToyTask):
         def sample(self, key):
             if key.step == 1:
-                raise RuntimeError("DataLoader worker: a message that looks like it")
+                raise kind("DataLoader worker: a message that looks like it")
             return super().sample(key)
 
-    with pytest.raises(RuntimeError, match="looks like it"):
+    with pytest.raises(kind, match="looks like it"):
         train(Bug(), toy_config(tmp_path, workers=1))
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "reset"), ConnectionRefusedError(), EOFError()])
+def test_a_worker_that_dies_while_its_batch_is_fetched(error, tmp_path, monkeypatch):
+    """The batch lies in the dead worker's memory: the transfer fails before the death is noticed."""
+    real = Batches.__enter__
+
+    class Breaking:
+        def __init__(self, iterator) -> None:
+            self.iterator, self.fetched = iterator, 0
+            self._shutdown_workers = iterator._shutdown_workers
+
+        def __next__(self):
+            self.fetched += 1
+            if self.fetched > 1:
+                raise error
+            return next(self.iterator)
+
+    def enter(self):
+        real(self)
+        self._iterator = Breaking(self._iterator)
+        return self
+
+    monkeypatch.setattr(Batches, "__enter__", enter)
+    with pytest.raises(TrainingError, match="loader worker died"):
+        train(ToyTask(), toy_config(tmp_path, workers=1))
 
 
 def test_a_full_disk_in_a_real_process(tmp_path):

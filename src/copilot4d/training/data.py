@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch
@@ -100,8 +101,8 @@ class Batches:
         start = time.perf_counter()
         try:
             loaded: LoadedBatch | _Failure = next(self._iterator)
-        except RuntimeError as error:
-            if worker_died(error):
+        except (RuntimeError, OSError, EOFError) as error:
+            if worker_died(error) or (self.workers and lost_connection(error)):
                 raise dead_worker(error, self.workers) from error
             raise
         finally:
@@ -113,7 +114,16 @@ class Batches:
 
 def worker_died(error: BaseException) -> bool:
     """Whether an error says that a loader worker is gone. torch may raise it anywhere, from a signal handler."""
-    return isinstance(error, RuntimeError) and "DataLoader worker" in str(error) and "Caught" not in str(error)
+    return isinstance(error, RuntimeError) and "DataLoader worker (pid" in str(error)
+
+
+def lost_connection(error: BaseException) -> bool:
+    """Whether fetching a batch failed because the worker that holds its memory is gone.
+
+    Errors of a sample itself carry the loader's "Caught ... in DataLoader worker process" and are not meant.
+    """
+    gone = isinstance(error, (ConnectionError, EOFError, FileNotFoundError))
+    return gone and "in DataLoader worker process" not in str(error)
 
 
 def dead_worker(error: BaseException, workers: int) -> TrainingError:
@@ -148,6 +158,13 @@ def _as_is(batch: Any) -> Any:
 
 
 def _ignore_signals(worker: int) -> None:
-    """Ctrl-C and a scheduler's SIGTERM reach the whole process group; only the training process answers them."""
+    """Ctrl-C and a scheduler's SIGTERM reach all processes; only the training process answers them.
+
+    A second SIGTERM ends the worker: Python sends one at exit to a worker that is still there, and waits for its end.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _mortal_from_now_on)
+
+
+def _mortal_from_now_on(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
