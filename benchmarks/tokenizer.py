@@ -11,7 +11,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,6 +43,8 @@ class Options:
     batch: int = 1
     """Sweeps of the training step."""
     training_rays: int = 4096
+    checkpointing: bool = False
+    """Recompute the backbone in the backward pass: less memory."""
     repeats: int = 3
     """The fastest of so many runs counts; the first one also counts multiplications."""
     clock: Literal["wall", "cpu"] = "wall"
@@ -52,7 +54,7 @@ class Options:
 def main(options: Options) -> None:
     keep_freed_memory()
     torch.manual_seed(0)
-    config = preset(options.preset).tokenizer
+    config = replace(preset(options.preset).tokenizer, activation_checkpointing=options.checkpointing)
     tokenizer = Tokenizer(config)
     sweep = read(options)
     clock = {"wall": time.perf_counter, "cpu": time.process_time}[options.clock]

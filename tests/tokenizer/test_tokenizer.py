@@ -184,6 +184,21 @@ def test_losses_do_not_depend_on_how_a_batch_is_split():
         torch.testing.assert_close(value, (halves[0][name] + halves[1][name]) / 2, rtol=1e-4, atol=1e-6)
 
 
+def test_checkpointing_stores_less_and_changes_no_gradient():
+    kept, gradients = {}, {}
+    for on in (False, True):
+        tokenizer = tiny_tokenizer(dataclasses.replace(TINY, activation_checkpointing=on)).train()
+        stored = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, s=stored: s.append(t.numel()) or t, lambda t: t):
+            done = training_pass(tokenizer, batch_of(make_drive(1, rings=16, azimuths=90)), offsets=None)
+        done.losses["total"].backward()
+        kept[on] = sum(stored)
+        gradients[on] = {name: p.grad for name, p in tokenizer.named_parameters()}
+    assert kept[True] < 0.6 * kept[False]
+    for name, gradient in gradients[False].items():
+        torch.testing.assert_close(gradients[True][name], gradient)
+
+
 def test_a_batch_without_any_points_trains():
     tokenizer = tiny_tokenizer().train()
     nothing = TokenizerBatch(

@@ -86,6 +86,7 @@ class TokenizerConfig:
     skipping: SkippingConfig = field(default_factory=SkippingConfig)
     rendering: RenderingConfig = field(default_factory=RenderingConfig)
     losses: LossConfig = field(default_factory=LossConfig)
+    activation_checkpointing: bool = False  # recompute the backbone instead of storing it: a third more time
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):

@@ -8,7 +8,7 @@ from copilot4d.layers.init import init_fan_in, scale_residuals
 from copilot4d.layers.position import SpatialPosition
 from copilot4d.layers.resample import PatchUpsample
 from copilot4d.tokenizer.config import TokenizerConfig
-from copilot4d.tokenizer.encoder import swin_stage
+from copilot4d.tokenizer.encoder import run_stage, swin_stage
 
 
 class Decoder(nn.Module):
@@ -17,6 +17,7 @@ class Decoder(nn.Module):
     def __init__(self, config: TokenizerConfig) -> None:
         super().__init__()
         backbone, (fine, coarse) = config.backbone, config.backbone.dims
+        self.checkpointing = config.activation_checkpointing
         self.enter = nn.Linear(config.codebook.dim, coarse, bias=False)
         place = backbone.decoder_position
         self.position = SpatialPosition(config.tokens, coarse, backbone.position) if place else nn.Identity()
@@ -29,5 +30,5 @@ class Decoder(nn.Module):
 
     def forward(self, codes: Tensor) -> Tensor:
         """(B, H, W, D) -> (B, 2 H, 2 W, C)."""
-        x = self.coarse(self.position(self.enter(codes)))
-        return self.fine(self.upsample(x))  # type: ignore[no-any-return]
+        x = run_stage(self.coarse, self.position(self.enter(codes)), self.checkpointing)
+        return run_stage(self.fine, self.upsample(x), self.checkpointing)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from copilot4d.layers.init import init_fan_in, scale_residuals
 from copilot4d.layers.position import SpatialPosition
@@ -22,12 +24,20 @@ def swin_stage(config: BackboneConfig, level: int, size: tuple[int, int]) -> Swi
     )  # fmt: skip
 
 
+def run_stage(stage: SwinStage, x: Tensor, checkpointing: bool) -> Tensor:
+    """(B, H, W, C) -> (B, H, W, C); with checkpointing, the backward pass computes what is inside anew."""
+    if checkpointing and torch.is_grad_enabled():
+        return checkpoint(stage, x, use_reentrant=False)  # type: ignore[no-any-return]
+    return stage(x)  # type: ignore[no-any-return]
+
+
 class Encoder(nn.Module):
     """Occupied voxels -> (B, H, W, D), before quantisation."""
 
     def __init__(self, config: TokenizerConfig) -> None:
         super().__init__()
         backbone, (fine, coarse) = config.backbone, config.backbone.dims
+        self.checkpointing = config.activation_checkpointing
         self.point_net = VoxelPointNet(config.point_dim)
         self.pillars = PillarPooling(config.point_dim, config.grid.shape[2])
         self.patches = PatchEmbedding(config.point_dim, fine, backbone.patch, config.empty_pillar)
@@ -44,8 +54,8 @@ class Encoder(nn.Module):
     def forward(self, voxels: Voxels) -> Tensor:
         """(B, H, W, D)."""
         x = self.bev(voxels)
-        x = self.merge(self.fine(self.position(x)))
-        x = self.coarse(x)
+        x = self.merge(run_stage(self.fine, self.position(x), self.checkpointing))
+        x = run_stage(self.coarse, x, self.checkpointing)
         return self.leave(functional.gelu(self.norm(x)))  # type: ignore[no-any-return]
 
     def bev(self, voxels: Voxels) -> Tensor:
