@@ -1,7 +1,7 @@
 """How much faster the sampler is than the naive way, measured in one run.
 
     python benchmarks/sampler.py                   # mini preset
-    python benchmarks/sampler.py --preset paper    # minutes, 5 GB
+    python benchmarks/sampler.py --preset paper    # minutes, 10 GB (the naive passes over all frames)
 
 The task: 5 frames after 5, K diffusion steps each, with guidance. The sampler caches the past and carries the
 unconditional frame in the same pass; the naive way makes two passes over all frames at every step, one causal, one with
