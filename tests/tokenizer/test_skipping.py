@@ -64,3 +64,25 @@ def test_without_noise_the_threshold_alone_decides():
     assert predicted_voxels(logits, SkippingConfig(threshold=0.5), None).flatten().tolist() == [False, True, True, True]
     loud = SkippingConfig(threshold=0.8, noise=False, pool=1)
     assert predicted_mask(logits, loud, torch.Generator()).flatten().tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize("pool", [4, 8])
+def test_one_draw_per_cell_has_the_law_of_one_draw_per_voxel(pool):
+    logits = torch.randn(1, 4, 2, 4, 4, 3, generator=torch.Generator().manual_seed(0)) - 3.5
+    config = SkippingConfig(pool=pool, threshold=0.6)
+    by_cell, by_voxel = torch.zeros(2, 1, 16 // pool, 8 // pool, 3)
+    for seed in range(1500):
+        by_cell += predicted_mask(logits, config, torch.Generator().manual_seed(seed))
+        voxels = predicted_voxels(logits, config, torch.Generator().manual_seed(10_000 + seed))
+        by_voxel += pooled(to_grid(voxels), pool)
+    assert (by_cell / 1500 - by_voxel / 1500).abs().max() < 0.06
+    assert 0.05 < float(by_voxel.mean()) / 1500 < 0.95
+
+
+@pytest.mark.parametrize("pool", [2, 4, 8])
+def test_without_noise_a_cell_is_looked_at_if_any_of_its_voxels_is_predicted(pool):
+    logits = torch.randn(2, 4, 2, 4, 4, 3, generator=torch.Generator().manual_seed(1)) - 2.6
+    config = SkippingConfig(pool=pool, threshold=0.4)
+    expected = pooled(to_grid(predicted_voxels(logits, config, None)), pool)
+    assert torch.equal(predicted_mask(logits, config, None), expected)
+    assert 0 < expected.float().mean() < 1

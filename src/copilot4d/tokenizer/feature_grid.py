@@ -83,7 +83,7 @@ class FeatureGrid(nn.Module):
         columns = number.view(batch, height, 1, width, 1) * (up * up) + within  # (B, H, up, W, up)
         picked = self.norm(features.flatten(0, 2).index_select(0, chosen))
         rows = self.linear(picked).view(-1, self.config.channels)  # (cells x up x up x Z, C)
-        return FeatureTable(rows.float(), columns.flatten())
+        return FeatureTable(_at_least_fp32(rows), columns.flatten())
 
     def dense(self, features: Tensor) -> Tensor:
         """(B, H, W, D) -> (B, X, Y, Z, C): the whole grid, for looking at; 1 GB a scene at the paper's size."""
@@ -94,7 +94,7 @@ class FeatureGrid(nn.Module):
     def occupancy_logits(self, values: Tensor) -> Tensor:
         """(S, C) interpolated features -> (S,)."""
         hidden = functional.relu(self.hidden(values))
-        return self.occupancy(hidden).float()[:, 0]  # type: ignore[no-any-return]
+        return _at_least_fp32(self.occupancy(hidden)[:, 0])
 
     def _used(self, features: Tensor, parts: Iterable[Corners]) -> Tensor:
         x, y, _ = self.grid.shape
@@ -106,3 +106,7 @@ class FeatureGrid(nn.Module):
     def _query(self, table: FeatureTable, corners: Corners) -> Tensor:
         rows = corners.rows(table.number_of_column[corners.columns], self.grid.shape[2])
         return self.occupancy_logits(weighted_rows(table.rows, rows, corners.weights))
+
+
+def _at_least_fp32(values: Tensor) -> Tensor:
+    return values.to(torch.promote_types(values.dtype, torch.float32))

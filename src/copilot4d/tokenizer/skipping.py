@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from copilot4d.errors import UsageError
 from copilot4d.geometry import VoxelGrid
@@ -86,7 +87,7 @@ def predicted_voxels(logits: Tensor, config: SkippingConfig, generator: torch.Ge
     logit + log(u / (1 - u)) > log(t / (1 - t)) with u uniform is u < sigmoid(logit - log(t / (1 - t))), which is what
     is computed: one draw and one sigmoid per voxel.
     """
-    threshold = math.log(config.threshold / (1 - config.threshold))
+    threshold = _logit(config.threshold)
     if not config.noise or generator is None:
         return logits > threshold
     draws = torch.rand(logits.shape[1:], generator=generator, device=generator.device).to(logits.device)
@@ -95,11 +96,34 @@ def predicted_voxels(logits: Tensor, config: SkippingConfig, generator: torch.Ge
 
 def pooled(occupied: Tensor, pool: int) -> Tensor:
     """(B, X, Y, Z) bool -> (B, X / pool, Y / pool, Z): the maximum."""
-    batch, x_cells, y_cells, levels = occupied.shape
-    blocks = occupied.view(batch, x_cells // pool, pool, y_cells // pool, pool, levels)
-    return blocks.any(dim=4).any(dim=2)
+    return _blocks(occupied, pool).any(dim=4).any(dim=2)
 
 
+@torch.no_grad()
 def predicted_mask(logits: Tensor, config: SkippingConfig, generator: torch.Generator | None) -> Tensor:
-    """(B, H, W, u, u, Z) -> (B, X / pool, Y / pool, Z): where rays look at inference."""
-    return pooled(to_grid(predicted_voxels(logits, config, generator)), config.pool)
+    """(B, H, W, u, u, Z) -> (B, X / pool, Y / pool, Z): where rays look at inference.
+
+    The maximum over a cell's voxels, each with its own noise, is 1 with probability 1 - prod (1 - p_i): one draw per
+    cell has the same law as one draw per voxel, and there are far fewer cells.
+    """
+    up = logits.shape[3]
+    if config.pool % up:
+        return pooled(to_grid(predicted_voxels(logits, config, generator)), config.pool)
+    threshold, wide = _logit(config.threshold), config.pool // up
+    if not config.noise or generator is None:
+        highest = logits.amax(dim=(3, 4))  # (B, H, W, Z)
+        return _blocks(highest, wide).amax(dim=(2, 4)) > threshold
+    empty = functional.softplus(logits.float() - threshold).sum(dim=(3, 4))  # -log prod (1 - p_i)
+    empty = _blocks(empty, wide).sum(dim=(2, 4))
+    draws = torch.rand(empty.shape[1:], generator=generator, device=generator.device).to(logits.device)
+    return draws < -torch.expm1(-empty)
+
+
+def _blocks(values: Tensor, wide: int) -> Tensor:
+    """(B, H, W, Z) -> (B, H / wide, wide, W / wide, wide, Z)."""
+    batch, height, width, levels = values.shape
+    return values.reshape(batch, height // wide, wide, width // wide, wide, levels)
+
+
+def _logit(probability: float) -> float:
+    return math.log(probability / (1 - probability))
