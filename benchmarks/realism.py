@@ -185,6 +185,7 @@ def street_picture(seed: int, path: Path) -> None:
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
     from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Circle
 
     simulation = start(seed)
     street = simulation.street
@@ -197,7 +198,7 @@ def street_picture(seed: int, path: Path) -> None:
     for item in street.objects:
         if item.shape.name in ("tree", "bush"):
             radius = max(p.half_x for p in item.shape.primitives)
-            axis.add_patch(plt.Circle((item.x, item.y), radius, color="#6fa35a", alpha=0.6, lw=0))
+            axis.add_patch(Circle((item.x, item.y), radius, color="#6fa35a", alpha=0.6, lw=0))
         else:
             size = np.maximum([item.shape.length_m, item.shape.width_m], 0.5) / 2
             _draw_rectangle(axis, [item.x, item.y, *size, item.yaw], colours.get(item.shape.name, "#444444"))

@@ -67,6 +67,7 @@ def test_one_moment_has_four_futures_that_share_their_past_to_the_bit():
     assert np.linalg.norm(ends["brake"] - ego) < np.linalg.norm(ends["keep"] - ego) + 15.0
 
 
+@pytest.mark.slow
 def test_moments_are_distinct_and_most_have_somebody_behind_the_ego():
     moments = [whatif_moment(number) for number in range(9)]
     assert [m.number for m in moments] == list(range(9))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -77,13 +78,18 @@ def _written(generation: Generation, out: Path, missing: list[int], workers: int
         return
     # Spawned, not forked: a fork would copy the locks of whatever threads run here.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(missing)), mp_context=context)
+    pool = ProcessPoolExecutor(min(workers, len(missing)), mp_context=context, initializer=_leave_interrupts_alone)
     try:
         jobs = [pool.submit(_write_one, generation, out, index) for index in missing]
         for job in as_completed(jobs):
             yield job.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_interrupts_alone() -> None:
+    """Ctrl-C reaches every process of a terminal: workers finish the drive at hand, and the parent stops."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _write_one(generation: Generation, out: Path, index: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from copilot4d.geometry import Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.simulator import random_numbers
 from copilot4d.simulator.casting import CastScene, Hits, cast
+from copilot4d.simulator.compiled import compiled
 from copilot4d.simulator.materials import FACADE, column
 from copilot4d.simulator.placing import PlacedObject
 from copilot4d.simulator.sensors import FiringTable, LidarSensor, firing_table
@@ -40,9 +42,7 @@ def scan(
     """
     table = firing_table(sensor)
     poses = _poses_of_columns(table, world_from_lidar_start, world_from_lidar_middle, world_from_lidar_end)
-    pose_of_ray = poses[table.columns]
-    origins = np.einsum("nij,nj->ni", pose_of_ray[:, :3, :3], table.origins) + pose_of_ray[:, :3, 3]
-    directions = np.einsum("nij,nj->ni", pose_of_ray[:, :3, :3], table.directions)
+    origins, directions = _aim(poses, table.columns, table.origins, table.directions)
     hits = cast(
         scene, origins, directions, table.fractions, max_range_m=sensor.max_range_m, key=key, moving_base=MOVING_BASE,
         threads=threads,
@@ -50,14 +50,14 @@ def scan(
     kept, intensity = _returns(hits, origins, directions, objects, sensor, key)
     noise = sensor.range_noise_m * _normal(key, kept)
     depth = np.maximum(hits.depth[kept] + noise, 0.01)
-    if motion_compensated:
-        world = origins[kept] + depth[:, None] * directions[kept]
-        points = se3.transform_points(se3.invert(world_from_lidar_middle), world)
-        starts = se3.transform_points(se3.invert(world_from_lidar_middle), origins[kept])
-    else:
-        points = table.origins[kept] + depth[:, None] * table.directions[kept]
-        starts = table.origins[kept]
     several = len(sensor.heads) > 1
+    starts = table.origins[kept]
+    if motion_compensated:
+        lidar_from_world = se3.invert(world_from_lidar_middle)
+        points = se3.transform_points(lidar_from_world, origins[kept] + depth[:, None] * directions[kept])
+        starts = se3.transform_points(lidar_from_world, origins[kept]) if several else starts
+    else:
+        points = starts + depth[:, None] * table.directions[kept]
     sweep = Sweep(
         points=points.astype(np.float32),
         world_from_lidar=world_from_lidar_middle,
@@ -70,6 +70,19 @@ def scan(
 
 def _poses_of_columns(table: FiringTable, start: FloatArray, middle: FloatArray, end: FloatArray) -> FloatArray:
     return se3.interpolate_trajectory(np.array([0.0, 0.5, 1.0]), np.stack([start, middle, end]), table.moments)
+
+
+@compiled
+def _aim(poses: Any, columns: Any, origins: Any, directions: Any) -> Any:
+    """Rays of the moving lidar frame in the world: ray r is fired from pose columns[r]."""
+    world_origins, world_directions = np.empty_like(directions), np.empty_like(directions)
+    for r in range(len(directions)):
+        pose = poses[columns[r]]
+        for i in range(3):
+            across = pose[i, 0] * directions[r, 0] + pose[i, 1] * directions[r, 1] + pose[i, 2] * directions[r, 2]
+            offset = pose[i, 0] * origins[r, 0] + pose[i, 1] * origins[r, 1] + pose[i, 2] * origins[r, 2]
+            world_directions[r, i], world_origins[r, i] = across, offset + pose[i, 3]
+    return world_origins, world_directions
 
 
 def _returns(

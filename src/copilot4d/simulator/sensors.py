@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from copilot4d.errors import UsageError
 from copilot4d.geometry.se3 import FloatArray
@@ -64,7 +65,7 @@ class FiringTable:
     directions: FloatArray  # (N, 3)
     origins: FloatArray  # (N, 3)
     fractions: FloatArray  # (N,) of the sweep's duration, in [0, 1)
-    columns: FloatArray  # (N,) int: rays with one number are fired at one moment
+    columns: NDArray[np.int64]  # (N,) rays with one number are fired at one moment
     moments: FloatArray  # (C,) fraction of each column number
 
 
