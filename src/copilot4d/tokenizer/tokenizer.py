@@ -62,8 +62,9 @@ class Tokenizer(nn.Module):
         batch = sweeps if isinstance(sweeps, PointBatch) else PointBatch.of(sweeps, self.device)
         return self.encoder(voxelise(batch, self.config.grid))  # type: ignore[no-any-return]
 
+    @torch.no_grad()
     def decode(self, tokens: Tensor) -> Scene:
-        """(B, H, W) tokens -> scenes."""
+        """(B, H, W) tokens -> scenes. `decode_codes` is the same with gradients."""
         if tokens.ndim != 3 or tuple(tokens.shape[1:]) != self.config.tokens or tokens.is_floating_point():
             expected = f"(B, {self.config.tokens[0]}, {self.config.tokens[1]}) of integers"
             raise UsageError(f"tokens must be {expected}, got {tuple(tokens.shape)} of {tokens.dtype}")
