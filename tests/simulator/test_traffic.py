@@ -143,6 +143,8 @@ def test_a_swerving_ego_leaves_its_line_comes_back_and_touches_nothing(moment):
         assert not collisions(swerved.people, pose)
     assert max(lateral) == pytest.approx(abs(offset), abs=0.35)
     assert lateral[-1] < 0.3
+    cut_short = branch(branch(simulation, EgoPlan.swerve(1.0)).run(1.5), EgoPlan.keep()).run(3.0)
+    assert cut_short.state.lateral_m[0] == pytest.approx(-cut_short.people.keep_right_m[0])
 
 
 def test_a_turning_ego_goes_where_it_would_not_have_gone():
@@ -212,6 +214,8 @@ def test_an_ego_on_a_given_path_is_where_the_path_says_and_traffic_stops_for_it(
     gap = np.linalg.norm(blocked.state.pose[other, :2] - ahead)
     assert 3.0 < gap < 14.0
     assert not any(0 in pair for pair in collisions(blocked.people, blocked.state.pose))
+    with pytest.raises(UsageError, match="only another path"):
+        branch(blocked, EgoPlan.keep())
 
 
 def test_two_runs_of_one_seed_are_identical_to_the_bit():

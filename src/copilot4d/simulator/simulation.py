@@ -115,6 +115,11 @@ def branch(simulation: Simulation, ego_plan: EgoPlan) -> Simulation:
     """Continue from this moment under another ego plan. Everybody else draws the same random numbers, so two
     branches differ only by the consequences of the plans.
     """
+    if simulation.state.lane[0] < 0 and ego_plan.kind != "path":
+        raise UsageError(
+            f"the ego has left the lanes on a given path: only another path can follow, not {ego_plan.kind!r}; branch "
+            "from a moment before that path instead"
+        )
     state = replace(simulation.state, plan_step=simulation.state.step)
     if ego_plan.kind == "turn":
         state = reroute(simulation.world, state)

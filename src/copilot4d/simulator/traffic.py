@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.simulator import random_numbers
-from copilot4d.simulator.agents import STEP_S, Population, Start, draw_population
+from copilot4d.simulator.agents import STEP_S, Population, draw_population
 from copilot4d.simulator.ego import EgoPlan, path_pose, swerve_offset
 from copilot4d.simulator.following import HARDEST_BRAKING, command
 from copilot4d.simulator.ground import RIDE_M
@@ -149,10 +149,11 @@ def _move(world: World, state: TrafficState, decided: FloatArray, plan: EgoPlan)
         if a == 0 and pending and lanes.kind[lane[a]] == DRIVE and len(lanes.successors[lane[a]]) > 1:
             others = [t for t in lanes.successors[lane[a]] if t != following[a]]
             following[a], pending = max(others, key=lambda t: abs(lanes.turn[t])), False
-    lateral = state.lateral_m
+    lateral = state.lateral_m.copy()
     if plan.kind == "swerve":
-        lateral = lateral.copy()
         lateral[0] = -people.keep_right_m[0] + swerve_offset(plan, elapsed_s)
+    else:  # back to its lane from a swerve that another plan cut short
+        lateral[0] += np.clip(-people.keep_right_m[0] - lateral[0], -0.8 * STEP_S, 0.8 * STEP_S)
     if plan.kind == "path":
         lane[0] = following[0] = previous[0] = -1
         speed[0] = path_pose(plan, elapsed_s)[3]
@@ -245,6 +246,3 @@ def _poses(world: World, state: TrafficState, before: TrafficState | None = None
         yaw = before.pose[:, 3] + (yaw - before.pose[:, 3] + np.pi) % (2 * np.pi) - np.pi  # no jumps by a full turn
     z = np.where(world.people.walks, world.street.ground.height_at(xy), world.street.ground.hills.at(xy) + RIDE_M)
     return np.column_stack([xy, z, yaw])
-
-
-__all__ = ["MEMORY", "Start", "TrafficState", "World", "advance", "begin", "reroute"]
