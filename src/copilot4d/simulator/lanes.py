@@ -18,6 +18,7 @@ DRIVE, TURN, WALK, CORNER, CROSSING = range(5)  # kinds of lane; TURN and CROSSI
 
 STOP_LINE_M = 4.0  # driving lanes end this far before the road does, so that the crossing lies beyond the stop line
 CONFLICT_M = 3.1  # two turns that come nearer than this are not driven at once: two lanes side by side are 3.3 m apart
+BEND_CONFLICT_M = 4.4  # in a bend a bus needs more than its lane
 LATERAL_ACCELERATION = 2.2  # m/s^2 that a driver accepts in a bend
 WALK_OFFSETS_M = (2.15, 1.35)  # from the kerb: walking along the road's direction on its right, and against it
 
@@ -212,7 +213,8 @@ def _conflicts(lines: list[FloatArray], kinds: list[int], origins: list[int]) ->
         if origins[a] == origins[b] and kinds[a] == kinds[b] == TURN:
             continue  # they part: whoever comes behind follows until they have
         gap = np.linalg.norm(lines[a][:, None, :] - lines[b][None, :, :], axis=-1).min()
-        if gap < CONFLICT_M:
+        bends = kinds[a] == kinds[b] == TURN and max(abs(_total_turn(lines[a])), abs(_total_turn(lines[b]))) > 0.5
+        if gap < (BEND_CONFLICT_M if bends else CONFLICT_M):
             shared[a].add(b)
             shared[b].add(a)
     return tuple(frozenset(s) for s in shared)

@@ -86,6 +86,13 @@ def leaders(
                 distance = base_next[a] + s_m[b] - (length_m[a] + length_m[b]) / 2
                 if distance < gap[a]:
                     gap[a], leader_speed[a] = distance, speed[b]
+    # Two that have turned off different ways beside each other: the hinder one still follows until they have parted.
+    for a in np.flatnonzero((lane >= 0) & (lanes.origin[here] >= 0) & (s_m < SIBLING_M)).tolist():
+        others = (lane >= 0) & (lanes.origin[here] == lanes.origin[lane[a]]) & (lane != lane[a]) & (s_m > s_m[a])
+        for b in np.flatnonzero(others & (s_m - length_m / 2 < np.minimum(SIBLING_M, 4 * length_m))).tolist():
+            distance = s_m[b] - s_m[a] - (length_m[a] + length_m[b]) / 2
+            if distance < gap[a]:
+                gap[a], leader_speed[a] = distance, speed[b]
     return Leaders(gap_m=gap, speed_m_s=leader_speed, same_lane=ahead >= 0)
 
 
