@@ -9,11 +9,12 @@ from pathlib import Path
 import copilot4d
 
 SOURCE = Path(copilot4d.__file__).parent
-BASE = {"errors", "progress", "version", "geometry"}
+BASE = {"errors", "progress", "version", "compiled", "geometry"}
 ALLOWED = {
     "errors": set(),
     "version": set(),
     "progress": set(),
+    "compiled": set(),
     "geometry": {"errors"},
     "forecaster": {"errors", "geometry"},
     "config": {"errors"},

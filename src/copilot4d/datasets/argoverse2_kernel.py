@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from copilot4d.simulator.compiled import compiled
+from copilot4d.compiled import compiled
 
 FLOAT_FROM_HALF = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)  # by the half's 16 bits
 

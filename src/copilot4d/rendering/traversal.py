@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from copilot4d.compiled import compiled
 from copilot4d.geometry import VoxelGrid
-from copilot4d.rendering.compiled import compiled
 from copilot4d.rendering.ray_batch import RayBatch
 
 

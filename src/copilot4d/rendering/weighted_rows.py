@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from copilot4d.rendering.compiled import compiled
+from copilot4d.compiled import compiled
 
 
 def weighted_rows(table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from copilot4d.compiled import compiled
 from copilot4d.errors import UsageError
 from copilot4d.geometry.se3 import FloatArray
-from copilot4d.simulator.compiled import compiled
 from copilot4d.simulator.ground import CELL_M, COARSE, Ground
 from copilot4d.simulator.intersections import MISS, meet_box, meet_cylinder, meet_ellipsoid, meet_ground
 from copilot4d.simulator.materials import ASPHALT, column

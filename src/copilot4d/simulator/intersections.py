@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from copilot4d.simulator.compiled import compiled
+from copilot4d.compiled import compiled
 
 MISS = 1e30
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from copilot4d.compiled import compiled
 from copilot4d.geometry import Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.simulator import random_numbers
 from copilot4d.simulator.casting import CastScene, Hits, cast
-from copilot4d.simulator.compiled import compiled
 from copilot4d.simulator.materials import FACADE, column
 from copilot4d.simulator.placing import PlacedObject
 from copilot4d.simulator.sensors import FiringTable, LidarSensor, firing_table

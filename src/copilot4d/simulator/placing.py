@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from copilot4d.compiled import compiled
 from copilot4d.geometry.se3 import FloatArray
-from copilot4d.simulator.compiled import compiled
 from copilot4d.simulator.ground import CELL_M, GARDEN, Ground
 from copilot4d.simulator.shapes import Shape
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from copilot4d.simulator.compiled import compiled
+from copilot4d.compiled import compiled
 
 # What a number is for; part of its key. A drive is reproducible only while these keep their values.
 STREET, LAYOUT, POPULATION, ROUTE, DRIVER, NOISE, EGO = range(1, 8)
