@@ -3,7 +3,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from copilot4d.simulator import compiled as compiled_module
+from copilot4d import compiled as compiled_module
 from copilot4d.simulator import random_numbers
 from copilot4d.simulator.random_numbers import key, mix, uniform, unit
 
