@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from copilot4d.cli.demo import MARKER
 from copilot4d.cli.main import main
 from copilot4d.datasets.folder_writer import write_folder
 from tests.support.scenes import make_drive
@@ -47,3 +48,21 @@ def test_a_log_without_a_complete_window_says_what_is_missing(tmp_path, capsys):
     short = write_folder(make_drive(4, rings=4, azimuths=40, name="short"), tmp_path / "short")
     assert main(["demo", "--data", str(short), "--out", str(tmp_path / "demo")]) == 1
     assert "needs 19 consecutive sweeps" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_data_inside_the_output_folder_is_never_removed(tmp_path, capsys):
+    out = tmp_path / "demo"
+    log = write_folder(make_drive(22, rings=4, azimuths=40, name="own"), out / "drive")
+    (out / MARKER).write_text("")
+    assert main(["demo", "--data", str(log), "--out", str(out)]) == 2
+    assert "another --out" in capsys.readouterr().err
+    assert (log / "copilot4d.yaml").exists()
+
+
+def test_a_mistyped_log_leaves_the_earlier_demo_alone(tmp_path):
+    out = tmp_path / "demo"
+    out.mkdir()
+    (out / MARKER).write_text("")
+    (out / "index.html").write_text("earlier")
+    assert main(["demo", "--data", str(tmp_path / "lgo"), "--out", str(out)]) == 1
+    assert (out / "index.html").read_text() == "earlier"

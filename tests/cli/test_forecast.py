@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import tyro
 from copilot4d import load_forecaster, open_dataset
 from copilot4d.cli import evaluate as evaluate_verb
 from copilot4d.cli.main import main
+from copilot4d.datasets import write_folder
 from copilot4d.datasets.point_files import read_points, write_points
 from copilot4d.datasets.pose_files import write_kitti_poses, write_tum_poses
 from copilot4d.geometry import Drive, se3
@@ -263,3 +265,42 @@ def test_a_single_sweep_is_forecast_as_seen_by_an_ego_that_stands(tmp_path: Path
     future = description(tmp_path / "out")["future"]
     assert {entry["pose_from"] for entry in future} == {"standing still"}
     assert [entry["time_s"] for entry in future] == pytest.approx([0.6, 1.2, 1.8, 2.4, 3.0])
+
+
+def test_after_a_gap_the_ego_goes_on_at_the_speed_it_had(tmp_path: Path) -> None:
+    whole = make_drive(21, speed=10.0, yaw_rate=0.0, rings=4, azimuths=40)
+    sweeps = [*(whole[i] for i in range(10)), whole[20]]  # 1.1 s are missing before the last sweep
+    log = write_folder(Drive.from_sweeps("gap", sweeps), tmp_path / "log")
+    out = tmp_path / "out"
+    assert main(["forecast", "--model", "copy_last", "--data", str(log), "--frame", "10", "--out", str(out)]) == 0
+    future = json.loads((out / "forecast.json").read_text())["future"]
+    x = [entry["world_from_lidar"][0][3] for entry in future]
+    assert x == pytest.approx([22, 24, 26, 28, 30], abs=1e-6)  # 20 m so far, 2 m every 0.2 s
+
+
+def test_pictures_of_an_earlier_forecast_go_with_it(kitti: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ["forecast", "--model", "copy_last", "--data", str(kitti), "--out", str(out)]
+    assert main([*arguments, "--pictures"]) == 0
+    assert (out / "forecast.mp4").exists()
+    assert main(arguments) == 0
+    assert not list(out.glob("forecast.[pgm]*"))
+
+
+def test_bin_files_for_two_lidars_are_refused_before_anything_is_removed(tmp_path: Path, capsys) -> None:
+    two = [replace(s, origins=np.full_like(s.points, 0.1)) for s in make_drive(20, rings=4, azimuths=40)]
+    log = write_folder(Drive.from_sweeps("two", two), tmp_path / "log", suffix=".npz")
+    out = tmp_path / "out"
+    arguments = ["forecast", "--model", "ray_tracing", "--data", str(log), "--out", str(out)]
+    assert main(arguments) == 0
+    before = sorted(p.name for p in out.iterdir())
+    assert main([*arguments, "--format", "bin"]) == 2
+    assert "ply or npz" in capsys.readouterr().err
+    assert sorted(p.name for p in out.iterdir()) == before
+
+
+def test_an_output_below_a_file_is_wrong_usage(kitti: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "file").write_text("")
+    arguments = ["forecast", "--model", "copy_last", "--data", str(kitti), "--out", str(tmp_path / "file" / "out")]
+    assert main(arguments) == 2
+    assert "file" in capsys.readouterr().err

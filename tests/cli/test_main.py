@@ -59,6 +59,9 @@ def test_errors_are_one_paragraph_with_their_exit_code(verb_that_raises, capsys)
     assert "Traceback" not in message
     verb_that_raises(UsageError("no such thing"))
     assert cli.main(["breaks"]) == 2
+    verb_that_raises(OSError(28, "No space left on device", "scores.json"))
+    assert cli.main(["breaks"]) == 1
+    assert "scores.json: No space left on device" in capsys.readouterr().err
     verb_that_raises(KeyboardInterrupt())
     assert cli.main(["breaks"]) == 130
 

@@ -13,9 +13,10 @@ from rich.table import Table
 from copilot4d.cli.console import console, track
 from copilot4d.cli.forecast_files import write_pictures
 from copilot4d.cli.forecast_moment import choose_moment, plan_route
+from copilot4d.cli.outputs import check_output_folder
 from copilot4d.datasets import Dataset, open_dataset
 from copilot4d.datasets.folder_writer import write_folder
-from copilot4d.datasets.windows import SETTINGS, protocol_windows
+from copilot4d.datasets.windows import SETTINGS, explain_missing, protocol_windows
 from copilot4d.errors import ProtocolError, UsageError
 from copilot4d.evaluation.protocol import Protocol
 from copilot4d.evaluation.runner import evaluate_dataset
@@ -56,12 +57,13 @@ class Options:
 
 def run(options: Options) -> int:
     """Make the drive, the forecasts, the scores and the page."""
+    if options.data is not None:  # looked at before anything is removed
+        _outside(options.data, options.out)
+        _one_drive(open_dataset(options.data), options.drive)
     out = _fresh_folder(options.out)
     source = options.data if options.data is not None else _simulate(out / "drive", options.seed)
     dataset = _one_drive(open_dataset(source), options.drive)
     settings = [setting for setting in SETTINGS if _complete(dataset, setting)]
-    if not settings:
-        choose_moment(dataset, None, None, SETTINGS[0], "raise")  # raises, and says which frames are missing
     scores = {setting: _score(dataset, setting, str(source), out) for setting in settings}
     pictures = {model: _draw(dataset, settings[-1], model, out / model) for model in MODELS}
     page = _page(dataset, scores, pictures, settings[-1], simulated=options.data is None).write(out / "index.html")
@@ -75,9 +77,14 @@ def run(options: Options) -> int:
     return 0
 
 
+def _outside(data: Path, out: Path) -> None:
+    """The output folder is emptied first: data inside it would be lost."""
+    if out.resolve() in (data.resolve(), *data.resolve().parents):
+        raise UsageError(f"--data {data} lies in --out {out}, which the demo makes anew; name another --out")
+
+
 def _fresh_folder(out: Path) -> Path:
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"--out {out} is a file; name a folder")
+    check_output_folder("--out", out)
     if out.is_dir() and any(out.iterdir()):
         if not (out / MARKER).exists():
             raise UsageError(f"--out {out} holds other files and was not made by a demo; name a new or an empty folder")
@@ -96,14 +103,16 @@ def _simulate(folder: Path, seed: int) -> Path:
 
 
 def _one_drive(dataset: Dataset, name: str | None) -> Dataset:
-    """The asked drive, or the first that has a complete window; all drives where none has (the caller says why)."""
-    if name is not None:
-        return dataset.select([name])
-    for candidate in dataset:
+    """The asked drive, or the first that has a complete window."""
+    candidates = dataset if name is None else dataset.select([name])
+    for candidate in candidates:
         one = dataset.select([candidate])
         if any(_complete(one, setting) for setting in SETTINGS):
             return one
-    return dataset
+    why = "; ".join(
+        explain_missing(drive, SETTINGS[0]) for _, drive in zip(range(8), candidates.values(), strict=False)
+    )
+    raise ProtocolError(f"no drive has a complete window to forecast: {why}")
 
 
 def _complete(dataset: Dataset, setting: str) -> int:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from copilot4d.cli.console import console, next_step, track
-from copilot4d.cli.forecast_files import check_folder, prepare_folder, write_description, write_pictures, write_sweeps
+from copilot4d.cli.forecast_files import check_format, prepare_folder, write_description, write_pictures, write_sweeps
 from copilot4d.cli.forecast_moment import Moment, Route, choose_moment, plan_route
+from copilot4d.cli.outputs import check_output_folder
 from copilot4d.datasets import open_dataset
 from copilot4d.datasets.windows import frame_rule, protocol_windows
 from copilot4d.forecast import load_forecaster
@@ -55,7 +56,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Forecast, write, and say what was written."""
-    check_folder(options.out)
+    check_output_folder("--out", options.out)
     forecaster = load_forecaster(options.model)
     dataset = open_dataset(options.data)
     moment = choose_moment(dataset, options.drive, options.frame, options.setting, options.on_bad_sweep)
@@ -64,6 +65,7 @@ def run(options: Options) -> int:
     forecast = forecaster.forecast(
         moment.past, route.world_from_lidar, guidance=options.guidance, steps=options.steps, seed=options.seed
     )
+    check_format(forecast, options.format)
     prepare_folder(options.out)
     paths = write_sweeps(options.out, forecast, options.format, track)
     pictures = []

@@ -20,22 +20,24 @@ from copilot4d.progress import Track
 
 JSON_NAME = "forecast.json"
 FORMATS = ("ply", "bin", "npz")
-
-
-def check_folder(out: Path) -> None:
-    """Complain before the work, not after it."""
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"--out {out} is a file; name a folder")
+PICTURES = ("forecast.png", "forecast.gif", "forecast.mp4")
 
 
 def prepare_folder(out: Path) -> None:
-    """Make the folder. Point files of an earlier forecast are removed: theirs and the new ones must not mix."""
+    """Make the folder. What an earlier forecast left there is removed: its files and the new ones must not mix."""
     out.mkdir(parents=True, exist_ok=True)
     if (out / JSON_NAME).exists():
-        for suffix in FORMATS:
-            for stale in out.glob(f"future_[0-9][0-9].{suffix}"):
-                stale.unlink()
+        stale = [out / name for name in PICTURES]
+        stale += [path for suffix in FORMATS for path in out.glob(f"future_[0-9]*.{suffix}")]
+        for path in stale:
+            path.unlink(missing_ok=True)
         (out / JSON_NAME).unlink()
+
+
+def check_format(forecast: Forecast, format: str) -> None:
+    """A .bin file has no room for a ray origin per point: say so before anything is written or removed."""
+    if format == "bin" and any(sweep.origins is not None for sweep in forecast.sweeps):
+        raise UsageError("--format bin cannot keep where the rays of several lidars start; use --format ply or npz")
 
 
 def write_sweeps(out: Path, forecast: Forecast, format: str, track: Track) -> list[Path]:
@@ -89,11 +91,12 @@ def write_description(
 def write_pictures(out: Path, moment: Moment, route: Route, forecast: Forecast, model: str, track: Track) -> list[Path]:
     """A strip of all frames, and a film. The true sweeps are read for these alone."""
     story = _story(moment, route, forecast, model)
-    strip = write_png(out / "forecast.png", forecast_strip(story, Look(size=360)))
+    png, gif, mp4 = (out / name for name in PICTURES)
+    strip = write_png(png, forecast_strip(story, Look(size=360)))
     count = len(story.past) + len(story.forecast)
     film = list(track(forecast_film(story), "drawing", total=count))
     fps = 1.0 / max(0.05, story.forecast[0].time_s)  # as fast as the world
-    return [strip, write_gif(out / "forecast.gif", film, fps=fps), write_mp4(out / "forecast.mp4", film, fps=fps)]
+    return [strip, write_gif(gif, film, fps=fps), write_mp4(mp4, film, fps=fps)]
 
 
 def _story(moment: Moment, route: Route, forecast: Forecast, model: str) -> Story:

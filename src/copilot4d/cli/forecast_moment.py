@@ -122,8 +122,11 @@ def _onwards(drive: Drive, window: Window, count: int, step: int) -> FloatArray:
         return continue_motion(known, count)
     beside = [window.reference - 1, window.reference] if window.reference else [0, 1]
     start, stop = drive.timestamps_ns[beside]
-    steps = max(1, round(step * drive.interval_s * 1e9 / (stop - start)))  # of the log, in one of the setting
+    wanted_ns = step * drive.interval_s * 1e9
+    steps = max(1, round(wanted_ns / (stop - start)))  # of the log, in one of the setting
     one = se3.relative_motion(*drive.world_from_lidar[beside])
+    if stop - start > 1.5 * wanted_ns:  # a gap lies between the two: only a part of their motion is one step's
+        one = se3.interpolate(se3.identity(), one, wanted_ns / float(stop - start))
     return continue_motion(np.stack([known[0] @ se3.invert(one), known[0]]), count * steps)[steps - 1 :: steps]
 
 

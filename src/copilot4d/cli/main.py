@@ -53,11 +53,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         errors_console.print(f"copilot4d: {error}", style="red", markup=False, highlight=False)
         return 2 if isinstance(error, UsageError) else 1
+    except OSError as error:  # a full disk, a path that may not be written
+        if debug:
+            raise
+        errors_console.print(f"copilot4d: {_about(error)}", style="red", markup=False, highlight=False)
+        return 1
     except KeyboardInterrupt:
         if debug:
             raise
         errors_console.print("copilot4d: interrupted; what was already written is kept", markup=False)
         return 130
+
+
+def _about(error: OSError) -> str:
+    place = f"{error.filename}: " if error.filename is not None else ""
+    return f"{place}{error.strerror or error}. What was written before is kept; --debug shows where it happened"
 
 
 def split_verb(arguments: Sequence[str]) -> tuple[str, list[str]]:
