@@ -45,6 +45,26 @@ def test_a_log_without_poses_gets_some(tmp_path, capsys):
     assert f"Wrote {folder / 'poses.txt'}" in capsys.readouterr().out.replace("\n", "")
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--html", "{file}/x.html"], "is not a folder that you may write to"),
+        (["--html", "{file}/deeper/x.html"], "is not a folder that you may write to"),
+        (["--html", "{folder}"], "is a folder; name the file to write"),
+        (["--html", "{folder}/" + "x" * 300], "cannot be written: File name too long"),
+        (["--estimate-poses", "--poses-out", "{file}"], "is a file; name a folder"),
+        (["--estimate-poses", "--poses-out", "{file}/x"], "is not a folder that you may write to"),
+    ],
+)
+def test_places_that_cannot_be_written_are_told_before_the_work(tree, tmp_path, monkeypatch, options, message, capsys):
+    (tmp_path / "afile").write_text("mine")
+    words = [option.format(file=tmp_path / "afile", folder=tmp_path) for option in options]
+    monkeypatch.setattr("copilot4d.cli.doctor.examine", None)  # calling it would be a TypeError
+    assert main(["doctor", str(tree), *words]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert (tmp_path / "afile").read_text() == "mine"
+
+
 def test_nothing_there_is_told_and_exits_with_1(tmp_path, capsys):
     assert main(["doctor", str(tmp_path / "nowhere")]) == 1
     assert "cannot be opened" in capsys.readouterr().out

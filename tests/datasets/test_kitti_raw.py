@@ -8,6 +8,8 @@ import pytest
 
 from copilot4d import open_dataset
 from copilot4d.datasets.kitti_raw import map_from_imu
+from copilot4d.datasets.pose_files import write_tum_poses
+from copilot4d.datasets.sweep_files import KITTI_EGO_BOX
 from copilot4d.errors import Copilot4dWarning, DataError
 from copilot4d.geometry import se3
 from tests.datasets.trees import LIDAR_FROM_IMU, kitti_raw_tree, small_drive
@@ -109,6 +111,57 @@ def test_no_oxts(tree, folder):
     dataset = open_dataset(tree, require_poses=False)
     assert not dataset.has_poses(NAME)
     np.testing.assert_array_equal(dataset[NAME].world_from_lidar, se3.identity((3,)))
+
+
+def poses_instead_of_oxts(tree, folder, shift_ns: int = 0, lines: slice = slice(None)) -> np.ndarray:
+    times_ns = open_dataset(tree)[NAME].timestamps_ns + shift_ns
+    shutil.rmtree(folder / "oxts")
+    poses = se3.from_yaw(np.array([0.0, 0.2, 0.5]), np.array([[0, 0, 0], [1.5, 0.1, 0], [2.5, 0.7, 0.1]]))
+    write_tum_poses(folder / "poses.txt", times_ns[lines], poses[lines])
+    return poses
+
+
+@pytest.mark.parametrize("below", ["", "2011_09_26", f"2011_09_26/{NAME}", f"2011_09_26/{NAME}/velodyne_points/data"])
+def test_a_pose_file_instead_of_oxts(tree, folder, below):
+    poses = poses_instead_of_oxts(tree, folder)
+    dataset = open_dataset(tree / below)
+    assert dataset.format == "kitti_raw"
+    assert dataset.has_poses(NAME)
+    np.testing.assert_allclose(dataset[NAME].world_from_lidar, poses, atol=1e-12)
+    np.testing.assert_allclose(dataset[NAME][1].world_from_lidar, poses[1], atol=1e-12)
+    np.testing.assert_array_equal(dataset[NAME].ego_box, KITTI_EGO_BOX)
+
+
+@pytest.mark.parametrize("shift_ns", [-400_000, 400_000])
+def test_the_pose_file_is_matched_by_time(tree, folder, shift_ns):
+    poses = poses_instead_of_oxts(tree, folder, shift_ns)
+    (folder / "velodyne_points" / "data" / "0000000001.bin").unlink()
+    np.testing.assert_allclose(open_dataset(tree)[NAME].world_from_lidar, poses[[0, 2]], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("shift_ns", "lines", "found"),
+    [
+        (2_000_000, slice(None), "none for 3 of 3"),
+        (0, slice(2), "none for 1 of 3"),
+        (0, slice(1, 2), "none for 2 of 3"),
+    ],
+)
+def test_sweeps_without_a_line_in_the_pose_file(tree, folder, shift_ns, lines, found):
+    poses_instead_of_oxts(tree, folder, shift_ns, lines)
+    with pytest.raises(DataError, match=rf"poses\.txt: timestamps: .*{found} sweeps"):
+        open_dataset(tree)[NAME]
+
+
+def test_an_empty_pose_file(tree, folder):
+    poses_instead_of_oxts(tree, folder, 0, slice(0))
+    with pytest.raises(DataError, match=r"poses\.txt: poses: .*found none"):
+        open_dataset(tree)[NAME]
+
+
+def test_oxts_come_before_a_pose_file(tree, folder):
+    (folder / "poses.txt").write_text("0 0 0 0 0 0 0 1\n")
+    np.testing.assert_allclose(open_dataset(tree)[NAME].world_from_lidar[1, :3, 3], [1, 0, 0.5], atol=1e-5)
 
 
 @pytest.mark.parametrize(

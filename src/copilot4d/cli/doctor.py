@@ -9,6 +9,7 @@ from pathlib import Path
 import tyro
 
 from copilot4d.cli.console import console, next_step, track
+from copilot4d.cli.outputs import check_output_file, check_output_folder
 from copilot4d.doctor import Report, examine
 from copilot4d.errors import UsageError
 
@@ -37,7 +38,7 @@ class Options:
     """Read every sweep of every drive."""
     estimate_poses: bool = False
     """First make poses from the sweeps with KISS-ICP (pip install 'copilot4d[poses]') for the drives that have none;
-    where all have some, they are written beside them as poses_estimated.txt."""
+    where all have some, they are written beside them as poses_estimated.txt. No file is ever replaced."""
     poses_out: Path | None = None
     """With --estimate-poses: write the poses into this folder, DRIVE.txt in TUM format, not into the data set."""
 
@@ -48,6 +49,10 @@ def run(options: Options) -> int:
         raise UsageError("--sweeps and --most-drives must be at least 1")
     if options.poses_out is not None and not options.estimate_poses:
         raise UsageError("--poses-out says where estimated poses go: add --estimate-poses")
+    if options.html is not None:
+        check_output_file("--html", options.html, "report.html")
+    if options.poses_out is not None:
+        check_output_folder("--poses-out", options.poses_out)
     if options.estimate_poses:
         _estimate(options)
     report = examine(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from copilot4d.cli.console import console, next_step, track
+from copilot4d.cli.outputs import check_output_file
 from copilot4d.cli.score_table import COLUMNS, cell, drive_list
 from copilot4d.datasets import Dataset, open_dataset
 from copilot4d.errors import DataError, UsageError
@@ -111,12 +111,8 @@ def next_command(options: Options) -> str:
 
 
 def check_writable(out: Path) -> None:
-    """Hours of work must not end at a folder that cannot be written: look first."""
-    if out.is_dir():
-        raise UsageError(f"--out {out} is a folder; name the file to write, e.g. {out / 'scores.json'}")
-    folder = next(parent for parent in (out.parent, *out.parent.parents) if parent.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(f"--out {out} cannot be written: {folder} is not a folder that you may write to")
+    """Hours of work must not end at a file that cannot be written, or replace one that is not ours: look first."""
+    check_output_file("--out", out, "scores.json")
     if out.exists():
         try:
             ScoreFile.read(out)

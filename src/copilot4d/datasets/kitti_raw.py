@@ -3,6 +3,9 @@
 A pose is the IMU's: latitude and longitude by the Mercator projection that KITTI's own tools use, altitude, roll, pitch
 and yaw. `world_from_lidar = inv(p0) . p(t)` with p = map_from_imu . imu_from_lidar and p0 that of the drive's
 first record, so that the world is the lidar's frame there. Sweeps and records are matched by number.
+
+A drive without oxts may have poses.txt instead, world_from_lidar in TUM format, matched by time: what
+`doctor --estimate-poses` writes.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from numpy.typing import NDArray
 
 from copilot4d.datasets.dataset import Dataset
 from copilot4d.datasets.point_files import read_kitti_points
-from copilot4d.datasets.pose_files import rigid_poses
+from copilot4d.datasets.pose_files import read_tum_poses, rigid_poses
 from copilot4d.datasets.sweep_files import KITTI_EGO_BOX, SweepReader, numbered_sweeps, subfolders
 from copilot4d.datasets.text_files import check_increasing, numbered_lines, parse_floats
 from copilot4d.errors import Copilot4dWarning, DataError
@@ -30,6 +33,8 @@ _RATE_HZ = 10
 _EARTH_RADIUS_M = 6378137.0
 _OXTS_NUMBERS = 30  # values in a record; the first six are lat, lon, alt, roll, pitch, yaw
 _CALIBRATION = "calib_imu_to_velo.txt"
+_POSES = "poses.txt"
+_SAME_TIME_NS = 1_000_000  # a sweep and its line in poses.txt: room for times written with few digits
 
 
 def recognise(path: Path) -> Path | None:
@@ -54,7 +59,7 @@ def open(root: Path, *, require_poses: bool = True) -> Dataset:
         root=root,
         names=tuple(folders),
         open_drive=partial(_open_drive, folders=folders, require_poses=require_poses),
-        names_without_poses=tuple(name for name, folder in folders.items() if not _has_oxts(folder)),
+        names_without_poses=tuple(name for name, folder in folders.items() if not _has_poses(folder)),
     )
 
 
@@ -80,6 +85,8 @@ def _open_drive(name: str, *, folders: dict[str, Path], require_poses: bool) -> 
     timestamps_ns = _read_times(folder, numbers)
     if _has_oxts(folder):
         world_from_lidar = _read_poses(folder, numbers)
+    elif _has_poses(folder):
+        world_from_lidar = _read_pose_file(folder / _POSES, timestamps_ns)
     elif require_poses:
         raise DataError(
             folder / "oxts" / "data", "poses", expected="a GPS/IMU record per sweep, 0000000000.txt ...", found="none",
@@ -105,6 +112,32 @@ def _open_drive(name: str, *, folders: dict[str, Path], require_poses: bool) -> 
 
 def _has_oxts(folder: Path) -> bool:
     return (folder / "oxts" / "data").is_dir()
+
+
+def _has_poses(folder: Path) -> bool:
+    return _has_oxts(folder) or (folder / _POSES).is_file()
+
+
+def _read_pose_file(path: Path, timestamps_ns: NDArray[np.int64]) -> FloatArray:
+    """(N, 4, 4) world_from_lidar of the sweeps of these times; the file may have more poses."""
+    trajectory = read_tum_poses(path)
+    pose_ns = trajectory.timestamps_ns
+    remedy = f"move the file away and make the poses again: copilot4d doctor --estimate-poses {path.parent}"
+    if not len(pose_ns):
+        raise DataError(path, "poses", expected="a line for every sweep", found="none", remedy=remedy)
+    after = np.clip(np.searchsorted(pose_ns, timestamps_ns), 1, max(1, len(pose_ns) - 1))
+    pair = np.stack([after - 1, np.minimum(after, len(pose_ns) - 1)])
+    apart_ns = np.abs(pose_ns[pair] - timestamps_ns)
+    nearest = np.where(apart_ns[0] <= apart_ns[1], pair[0], pair[1])
+    missing = apart_ns.min(axis=0) > _SAME_TIME_NS
+    if missing.any():
+        at = int(np.argmax(missing))
+        raise DataError(
+            path, "timestamps", expected=f"a line for every sweep's time (sweep {at}: {timestamps_ns[at]} ns)",
+            found=f"none for {int(missing.sum())} of {len(missing)} sweeps", remedy=remedy,
+        )  # fmt: skip
+    world_from_lidar: FloatArray = trajectory.poses[nearest]
+    return world_from_lidar
 
 
 def _read_poses(folder: Path, numbers: NDArray[np.int64]) -> FloatArray:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from copilot4d.datasets import open_dataset
+from copilot4d.datasets.folder_config import FILE_NAME, UNITS_M, FolderConfig, load_config
 from copilot4d.datasets.kitti_odometry import read_calibration
 from copilot4d.datasets.pose_files import write_kitti_poses, write_tum_poses
 from copilot4d.doctor.files import sweep_paths
 from copilot4d.doctor.ground import find_ground
 from copilot4d.doctor.registration import SweepPair, forward_starts, structure
-from copilot4d.errors import DataError, UsageError
+from copilot4d.errors import UsageError
 from copilot4d.geometry import Drive, se3
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.progress import Track, silent
@@ -54,23 +55,30 @@ def write_estimated_poses(path: str | Path, *, names: tuple[str, ...] = (), out:
                           track: Track = silent) -> list[Path]:  # fmt: skip
     """Estimate and write the poses of a data set's drives; returns the files written.
 
-    Without names: of all drives that have no poses, or of all if every drive has some. Nothing on disk is replaced:
-    beside poses that exist, the new ones are called poses_estimated.txt. `out` writes OUT/DRIVE.txt (TUM) instead.
+    Without names: of all drives that have no poses, or of all if every drive has some. Beside poses that exist, the new
+    ones are called poses_estimated.txt. `out` writes OUT/DRIVE.txt (TUM) instead. No file is replaced: if one is in the
+    way, or cannot be written, a UsageError says so before any work.
     """
     _kiss_icp()  # before anything is read: without the extra there is nothing to do
     dataset = open_dataset(path, require_poses=False)
     if not names:
         names = tuple(name for name in dataset.names if not dataset.has_poses(name)) or dataset.names
-    written = []
+    dataset = dataset.select(names)
+    targets = {}
     for name in names:
-        drive = dataset.select([name])[name]
-        target = None if out is not None else _target(drive, dataset.has_poses(name))
+        targets[name] = _target(dataset[name], dataset.has_poses(name)) if out is None else Path(out) / f"{name}.txt"
+        _check_free(targets[name])
+    for name, target in targets.items():
+        drive = dataset[name]
         poses = estimate_poses(drive, track)
-        if target is None:
-            written.append(_write_tum(Path(str(out)) / f"{name}.txt", drive, poses))
+        if out is None and drive.format == "kitti_odometry":
+            _write_kitti(target, drive, poses)
         else:
-            written += _write_in_place(drive, target, poses)
-    return written
+            if out is None and drive.format == "folder":
+                poses = _as_in_files(_description(dataset.root, Path(drive.source)), poses)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_tum_poses(target, drive.timestamps_ns, poses)
+    return list(targets.values())
 
 
 def _target(drive: Drive, has_poses: bool) -> Path:
@@ -85,32 +93,38 @@ def _target(drive: Drive, has_poses: bool) -> Path:
     return source / (_ESTIMATED if has_poses else "poses.txt")
 
 
-def _write_in_place(drive: Drive, target: Path, poses: FloatArray) -> list[Path]:
-    if drive.format == "kitti_odometry":
-        camera_from_lidar = read_calibration(target.parent / "calib.txt")
-        numbered = _one_per_number(drive, poses)
-        write_kitti_poses(target, se3.compose(camera_from_lidar, numbered, se3.invert(camera_from_lidar)))
-        return [target]
-    if drive.format == "folder":
-        return [_write_tum(target, drive, _as_in_folder(drive, poses, target.name == _ESTIMATED))]
-    written = [_write_tum(target, drive, poses)]
-    if target.name != _ESTIMATED:
-        written.append(_describe_raw(target.parent, drive))
-    return written
+def _check_free(target: Path) -> None:
+    """UsageError where a file is in the way or cannot be written: now, not after an hour of work."""
+    if os.path.lexists(target):
+        raise UsageError(
+            f"{target} exists and is not replaced: move it away, or give another folder with --poses-out DIR"
+        )
+    if target.parent.is_dir() and not os.access(target.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{target} cannot be written: give a folder that you may write to with --poses-out DIR")
 
 
-def _as_in_folder(drive: Drive, poses: FloatArray, has_poses: bool) -> FloatArray:
-    """Undo what the folder's description says of its poses: its axes, its units and where the lidar sits.
+def _write_kitti(target: Path, drive: Drive, poses: FloatArray) -> None:
+    camera_from_lidar = read_calibration(target.parent / "calib.txt")
+    numbered = _one_per_number(drive, poses)
+    write_kitti_poses(target, se3.compose(camera_from_lidar, numbered, se3.invert(camera_from_lidar)))
 
-    A log without poses was given identities, which the description turned into `file_from_lidar`: its inverse undoes
-    axes and mounting.
-    """
-    scale = float(getattr(getattr(drive.read, "read_file", None), "scale", 1.0))
-    if not has_poses:
-        poses = se3.compose(poses, se3.invert(drive.world_from_lidar[0]))
-    poses = poses.copy()
-    poses[:, :3, 3] /= scale
-    return poses
+
+def _as_in_files(config: FolderConfig, world_from_lidar: FloatArray) -> FloatArray:
+    """Undo what the description of own data says of its poses: its axes, its units and where the lidar sits."""
+    lidar_from_file = se3.from_rotation_translation(config.lidar_from_file, np.zeros(3))
+    poses = se3.compose(world_from_lidar, lidar_from_file)
+    poses[:, :3, 3] /= UNITS_M[config.units]
+    return poses if config.ego_from_lidar is None else se3.compose(poses, se3.invert(config.ego_from_lidar))
+
+
+def _description(root: Path, folder: Path) -> FolderConfig:
+    """What holds for a drive's folder in own data opened at a root: the root's description, and its own on top."""
+    above = [] if (root / FILE_NAME).is_file() else [root.parent]  # a drive that is opened by itself
+    config, keys = FolderConfig(), dict[str, Any]()
+    for path in dict.fromkeys([*above, root, folder]):
+        if (path / FILE_NAME).is_file():
+            config, keys = load_config(path / FILE_NAME, keys)
+    return config
 
 
 def _one_per_number(drive: Drive, poses: FloatArray) -> FloatArray:
@@ -118,27 +132,6 @@ def _one_per_number(drive: Drive, poses: FloatArray) -> FloatArray:
     numbers = np.array([int(path.stem) for path in sweep_paths(drive)], dtype=np.float64)
     every = np.arange(int(numbers[-1]) + 1, dtype=np.float64)
     return se3.interpolate_trajectory(numbers, poses, np.maximum(every, numbers[0]))
-
-
-def _describe_raw(folder: Path, drive: Drive) -> Path:
-    """A KITTI raw drive without GPS records becomes own data: a description beside its sweeps."""
-    target = folder / "copilot4d.yaml"
-    if target.exists():
-        raise DataError(
-            target, "description", expected="none yet", found="one", remedy="remove it, or use --poses-out DIR"
-        )
-    keys: dict[str, Any] = {
-        "version": 1, "name": drive.name, "sweeps": "velodyne_points/data", "columns": "x y z intensity",
-        "poses": "poses.txt", "pose_format": "tum",
-    }  # fmt: skip
-    target.write_text(yaml.safe_dump(keys, sort_keys=False), encoding="utf-8")
-    return target
-
-
-def _write_tum(path: Path, drive: Drive, poses: FloatArray) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_tum_poses(path, drive.timestamps_ns, poses)
-    return path
 
 
 def _kiss_icp() -> Any:
