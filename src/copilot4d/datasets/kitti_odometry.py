@@ -2,7 +2,7 @@
 
 Poses on disk are those of the left camera; `world_from_lidar = inv(Tr) . pose . Tr` with Tr = camera from lidar, so the
 world is the lidar's frame at the sequence's start. Sweeps are matched to poses and times by their number, so a sweep
-that is missing leaves a gap in time.
+that is missing leaves a gap in time. A sequence of another car may say in ego_box.txt where its own returns lie.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.datasets.dataset import Dataset
+from copilot4d.datasets.ego_box_files import read_ego_box
 from copilot4d.datasets.point_files import read_kitti_points
 from copilot4d.datasets.pose_files import read_kitti_poses, rigid_poses
 from copilot4d.datasets.sweep_files import (
@@ -86,6 +87,7 @@ def _open_drive(name: str, *, sequences: dict[str, Path], require_poses: bool) -
     folder = sequences[name]
     numbers, paths = numbered_sweeps(folder / "velodyne")
     timestamps_ns = _read_times(folder, numbers)
+    ego_box = read_ego_box(folder)
     pose_file = _pose_file(folder)
     if pose_file is not None:
         world_from_lidar = _read_poses(pose_file, folder / "calib.txt", numbers)
@@ -109,7 +111,7 @@ def _open_drive(name: str, *, sequences: dict[str, Path], require_poses: bool) -
         split=_split(name),
         format=FORMAT,
         source=str(folder),
-        ego_box=KITTI_EGO_BOX.copy(),
+        ego_box=KITTI_EGO_BOX.copy() if ego_box is None else ego_box,
     )
 
 

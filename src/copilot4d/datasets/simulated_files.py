@@ -1,12 +1,17 @@
 """Simulated drives on disk: the folder or KITTI format, and the truth about every point and agent beside it.
 
-A drive is written beside its place and renamed when it is whole, so that whatever stands there is complete.
+A drive is written beside its place and renamed when it is whole, so that whatever stands there is complete. Processes
+that make the same drive at the same time do not touch each other's parts; the first that is done gives the drive.
 """
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
+import uuid
+import zipfile
+import zlib
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from copilot4d.datasets.ego_box_files import write_ego_box
 from copilot4d.datasets.folder_writer import write_folder, write_kitti
 from copilot4d.datasets.point_files import read_points
 from copilot4d.errors import DataError, UsageError
@@ -24,6 +30,7 @@ from copilot4d.simulator.lidar import MOVING_BASE
 
 TRUTH = "truth.npz"
 TRUTH_VERSION = 1
+_DAMAGE = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)  # of an .npz
 WrittenFormat = Literal["folder", "kitti"]
 
 
@@ -39,8 +46,17 @@ def write_simulated(drive: SimulatedDrive, out: Path, format: WrittenFormat = "f
         return final
     if format == "kitti" and len(drive) and drive[0].origins is not None:
         raise UsageError(f"drive {drive.name} has two lidars, which the KITTI format cannot hold: use --format folder")
-    partial_root = out / f".partial-{drive.name}-{os.getpid()}"
     _remove_remains(out, drive.name)
+    partial_root = out / f".partial-{drive.name}-{uuid.uuid4().hex[:8]}-{os.getpid()}"
+    try:
+        _move(_write(drive, partial_root, format), final, len(drive))
+    finally:
+        shutil.rmtree(partial_root, ignore_errors=True)
+    return final
+
+
+def _write(drive: SimulatedDrive, partial_root: Path, format: WrittenFormat) -> Path:
+    """Everything that belongs to a drive, below PARTIAL_ROOT; returns its folder there."""
     truths: dict[int, SweepTruth] = {}
 
     def read(frame: int) -> Sweep:
@@ -51,19 +67,31 @@ def write_simulated(drive: SimulatedDrive, out: Path, format: WrittenFormat = "f
     watched = replace(drive, read=read)
     if format == "kitti":
         written = write_kitti(watched, partial_root)
+        write_ego_box(written, np.asarray(drive.ego_box))
     else:
         suffix = ".npz" if len(drive) and drive[0].origins is not None else ".bin"
         written = write_folder(watched, partial_root / drive.name, suffix=suffix)
     arrays: dict[str, Any] = _truth_arrays(drive, [truths[frame] for frame in sorted(truths)])
     np.savez_compressed(written / TRUTH, **arrays)
+    return written
+
+
+def _move(written: Path, final: Path, sweeps: int) -> None:
+    """Put a whole drive into its place, unless somebody else was faster with the same drive."""
+    found = sum(path.is_file() for name in ("sweeps", "velodyne") for path in (written / name).glob("*"))
+    if final.exists():
+        return
+    if found != sweeps or not (written / TRUTH).is_file():
+        raise DataError(
+            written, "sweeps", expected=f"the {sweeps} sweeps just written and {TRUTH}", found=f"{found} sweeps",
+            remedy="simulate the drive again, and leave the folder alone meanwhile",
+        )  # fmt: skip
     final.parent.mkdir(parents=True, exist_ok=True)
     try:
         written.rename(final)
     except OSError:
-        if not final.exists():  # else somebody else was faster, with the same drive
+        if not final.exists():
             raise
-    shutil.rmtree(partial_root, ignore_errors=True)
-    return final
 
 
 def read_simulated(folder: Path, *, split: str | None = None) -> SimulatedDrive:
@@ -72,15 +100,15 @@ def read_simulated(folder: Path, *, split: str | None = None) -> SimulatedDrive:
     try:
         with np.load(path, allow_pickle=False) as file:
             truth = {key: file[key] for key in file.files}
-    except (OSError, ValueError, KeyError) as error:
+    except _DAMAGE as error:
         raise DataError(
             path, "truth", expected="the truth of a simulated drive", found=str(error) or type(error).__name__,
-            remedy=f"remove {folder} and simulate the drive again",
+            remedy=_remedy(folder),
         ) from error  # fmt: skip
     if int(truth.get("truth_version", -1)) != TRUTH_VERSION:
         raise DataError(
             path, "truth_version", expected=str(TRUTH_VERSION), found=str(truth.get("truth_version", "none")),
-            remedy=f"remove {folder} and simulate the drive again",
+            remedy=_remedy(folder),
         )  # fmt: skip
     moment, follower = int(truth["moment_frame"]), int(truth["follower"])
     return SimulatedDrive(
@@ -100,8 +128,27 @@ def read_simulated(folder: Path, *, split: str | None = None) -> SimulatedDrive:
 
 
 def _remove_remains(out: Path, name: str) -> None:
-    for remains in out.glob(f".partial-{name}-*"):
-        shutil.rmtree(remains, ignore_errors=True)
+    """Remove what processes left that are gone; their number is the last part of the name."""
+    for remains in out.glob(f".partial-{glob.escape(name)}-*"):
+        process = remains.name.rpartition("-")[2]
+        if process.isdecimal() and not _is_alive(int(process)):
+            shutil.rmtree(remains, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    if os.name == "nt":  # signal 0 asks nothing there, it ends the process
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # somebody else's
+        pass
+    return True
+
+
+def _remedy(folder: Path) -> str:
+    return f"remove {folder} and simulate the drive again (a drive of street-v1 is made again when it is opened)"
 
 
 def _truth_arrays(drive: SimulatedDrive, frames: list[SweepTruth]) -> dict[str, NDArray[Any]]:
@@ -144,9 +191,20 @@ def _read_sweep(folder: Path, truth: dict[str, NDArray[Any]], i: int) -> Sweep:
     if not found:
         raise DataError(
             folder / "sweeps", "sweep", expected=f"a file for time {stamp} ns", found="none",
-            remedy=f"remove {folder} and simulate the drive again",
+            remedy=_remedy(folder),
         )  # fmt: skip
-    file = read_points(found[0])
+    try:
+        file = read_points(found[0])
+    except DataError as error:
+        raise DataError(
+            error.path, error.field, expected=error.expected, found=error.found, remedy=_remedy(folder)
+        ) from error
+    points = int(truth["first_point"][i + 1] - truth["first_point"][i])
+    if len(file.points) != points:
+        raise DataError(
+            found[0], "points", expected=f"{points} points, as {TRUTH} has them", found=str(len(file.points)),
+            remedy=_remedy(folder),
+        )  # fmt: skip
     return Sweep(
         points=np.ascontiguousarray(file.points),
         world_from_lidar=truth["world_from_lidar"][i],
