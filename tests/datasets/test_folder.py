@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from copilot4d import open_dataset
-from copilot4d.datasets import write_folder
+from copilot4d.datasets import write_folder, write_kitti
 from copilot4d.datasets.point_files import SUFFIXES, write_points
 from copilot4d.datasets.pose_files import write_kitti_poses, write_tum_poses
 from copilot4d.errors import DataError, UsageError
@@ -55,7 +55,7 @@ def test_one_description_for_all_subfolders(tmp_path):
         tmp_path,
         timestamps={"filename": "ns"},
         axes="x right, y forward, z up",
-        splits={"train": ["one"], "val": ["no"]},
+        splits={"train": ["one"]},
     )
     dataset = open_dataset(tmp_path)
     assert dataset.names == ("one", "two")
@@ -135,6 +135,60 @@ def test_no_poses(tmp_path):
     np.testing.assert_array_equal(dataset["a"].world_from_lidar, se3.identity((4,)))
 
 
+def test_one_drive_without_poses_does_not_block_the_others(tmp_path):
+    for name in ("a", "b"):
+        write_folder(small_drive(name=name), tmp_path / name)
+    (tmp_path / "b" / "poses.txt").unlink()
+    dataset = open_dataset(tmp_path)
+    assert (dataset.names, dataset.names_without_poses) == (("a", "b"), ("b",))
+    check_same(dataset.select(["a"])["a"], small_drive(name="a"))
+    with pytest.raises(DataError, match=r"b: poses: expected the pose file poses\.txt, found none.*--estimate-poses"):
+        dataset["b"]
+    np.testing.assert_array_equal(open_dataset(tmp_path, require_poses=False)["b"].world_from_lidar, se3.identity((4,)))
+    (tmp_path / "a" / "poses.txt").unlink()
+    with pytest.raises(DataError, match="a: poses: expected the pose file"):
+        open_dataset(tmp_path)  # nothing in it can be used: better said at once
+
+
+def test_a_drive_twice_is_selected_once(tmp_path):
+    for name in ("a", "b", "c"):
+        write_folder(small_drive(name=name, split="val"), tmp_path / name)
+    chosen = open_dataset(tmp_path).select(["c", "a", "c", "a"])
+    assert (chosen.names, len(chosen), dict(chosen.splits)) == (("c", "a"), 2, {"val": ("a", "c")})
+
+
+class TestSplitsOfSeveralDrives:
+    def logs(self, root, **keys):
+        for name in ("monday", "tuesday"):
+            write_folder(small_drive(), root / name)
+            (root / name / "copilot4d.yaml").unlink()
+        rewrite(root, timestamps={"filename": "ns"}, **keys)
+
+    def test_a_name_that_is_no_drive(self, tmp_path):
+        self.logs(tmp_path, splits={"train": ["monday"], "val": ["tuseday"]})
+        message = r"splits\.val: expected drives of .*: monday, tuesday, found tuseday.*did you mean tuesday\?"
+        with pytest.raises(DataError, match=rf"{tmp_path.name}/copilot4d\.yaml: {message}"):
+            open_dataset(tmp_path)
+
+    def test_a_name_that_is_no_drive_in_a_drives_own_file(self, tmp_path):
+        self.logs(tmp_path, splits={"train": ["monday"]})
+        rewrite(tmp_path / "tuesday", splits={"val": ["friday"]})
+        with pytest.raises(DataError, match=r"tuesday/copilot4d\.yaml: splits\.val: .*found friday.*correct the name"):
+            open_dataset(tmp_path)
+
+    def test_a_drive_may_be_listed_by_its_folder(self, tmp_path):
+        self.logs(tmp_path, splits={"train": ["monday"], "val": ["tuesday"]})
+        rewrite(tmp_path / "tuesday", name="rain")
+        assert dict(open_dataset(tmp_path).splits) == {"train": ("monday",), "val": ("rain",)}
+
+    def test_a_drive_opened_by_itself_is_itself(self, tmp_path):
+        """The name and split of the folder above are not its own; its place in `splits`, which lists others, is."""
+        self.logs(tmp_path, name="logs", split="test", splits={"train": ["monday"], "val": ["tuesday"]})
+        assert open_dataset(tmp_path).names == ("monday", "tuesday")
+        alone = open_dataset(tmp_path / "tuesday")
+        assert (alone.names, dict(alone.splits), alone["tuesday"].split) == (("tuesday",), {"val": ("tuesday",)}, "val")
+
+
 @pytest.mark.parametrize("lines", [3, 5])
 def test_a_pose_per_sweep(tmp_path, lines):
     write_folder(small_drive(4), tmp_path / "a")
@@ -179,6 +233,7 @@ def test_nan_points_can_be_left_out(tmp_path):
         ({"timestamps": "ns"}, "timestamps: expected one of"),
         ({"timestamps": {"filename": "hours"}}, "timestamps.filename: expected one of s, ms, us, ns"),
         ({"timestamps": {"rate_hz": 0}}, "timestamps: expected one of"),
+        ({"timestamps": {"rate_hz": True}}, r"timestamps: expected one of .*found \{'rate_hz': True\}"),
         ({"ego_box": [1, 2, 3]}, "ego_box: expected 6 numbers"),
         ({"ego_box": [1, 1, 1, 0, 0, 0]}, "ego_box: expected xmin"),
         ({"splits": {"train": "a"}}, "splits: expected lists of drives"),
@@ -212,8 +267,18 @@ def test_writers_refuse_what_they_cannot_write(tmp_path):
         write_folder(small_drive(), tmp_path / "a")
     with pytest.raises(UsageError, match=r"suffix '\.las'"):
         write_folder(small_drive(), tmp_path / "b", suffix=".las")
-    with pytest.raises(UsageError, match="ray origins"):
-        write_folder(small_drive(origins=True), tmp_path / "c")
+
+
+@pytest.mark.parametrize("suffix", [".bin", ".npy"])
+def test_origins_that_do_not_fit_leave_no_folder_behind(tmp_path, suffix):
+    drive = small_drive(origins=True)
+    with pytest.raises(UsageError, match=rf"ray origins.*\{suffix} files.*one of \.npz \.pcd \.ply \.feather"):
+        write_folder(drive, tmp_path / "c", suffix=suffix)
+    assert list(tmp_path.iterdir()) == []
+    check_same(open_dataset(write_folder(drive, tmp_path / "c", suffix=".npz"))["a"], drive)
+    with pytest.raises(UsageError, match=r"write_kitti: .*ray origins.*write_folder with suffix= one of \.npz"):
+        write_kitti(drive, tmp_path / "kitti")
+    assert not (tmp_path / "kitti").exists()
 
 
 def test_sweeps_that_vanish(tmp_path):

@@ -99,6 +99,25 @@ class TestTimestamps:
         self.bare(tmp_path, names)
         assert open_dataset(tmp_path)[tmp_path.name].timestamps_ns[0] == first_ns
 
+    @pytest.mark.parametrize(
+        ("name", "timestamps"),
+        [
+            ("{}.pcd.bin", None),
+            ("{}.PCD.BIN", None),
+            ("{}.pcd.bin", {"filename": "us"}),
+            ("n015__LIDAR_TOP__{}.pcd.bin", {"filename": "us"}),
+        ],
+    )
+    def test_names_that_end_in_pcd_bin(self, tmp_path, name, timestamps):
+        times_us = [1532402927647951, 1532402928147951]
+        for time_us in times_us:
+            np.ones((2, 5), dtype="<f4").tofile(tmp_path / name.format(time_us))
+        write_kitti_poses(tmp_path / "poses.txt", se3.identity((2,)))
+        if timestamps:
+            rewrite(tmp_path, timestamps=timestamps)
+        read = open_dataset(tmp_path)[tmp_path.name].timestamps_ns
+        assert read.tolist() == [1000 * time_us for time_us in times_us]
+
     def test_without_a_description_tum_poses_tell(self, tmp_path):
         drive = self.bare(tmp_path, ["a1.bin", "a2.bin", "a10.bin"], poses="tum")
         check_same(open_dataset(tmp_path)[tmp_path.name], drive)

@@ -27,7 +27,7 @@ class Dataset(Mapping[str, Drive]):
     names: tuple[str, ...]
     open_drive: Callable[[str], Drive] = field(repr=False)  # raises DataError where the drive's files are bad
     splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # only names that are on disk
-    names_without_poses: tuple[str, ...] = ()  # drives whose poses are identities, standing in for none on disk
+    names_without_poses: tuple[str, ...] = ()  # drives that have no poses on disk: errors when opened, or identities
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "open_drive", cache(self.open_drive))
@@ -54,14 +54,14 @@ class Dataset(Mapping[str, Drive]):
         return self.select(self.splits[name])
 
     def select(self, names: Sequence[str]) -> Dataset:
-        """Only these drives, in this order."""
+        """Only these drives, in this order; a name given twice counts once."""
         missing = [name for name in names if name not in self.names]
         if missing:
             raise DriveNotFoundError(self._unknown(missing))
-        return replace(self, names=tuple(names), splits=_restricted(self.splits, names))
+        return replace(self, names=tuple(dict.fromkeys(names)), splits=_restricted(self.splits, names))
 
     def has_poses(self, name: str) -> bool:
-        """Whether the drive's poses come from disk. False only if opened with `require_poses=False`."""
+        """Whether the drive has poses on disk. Without, it opens only with `require_poses=False`, with identities."""
         return name not in self.names_without_poses
 
     def _unknown(self, missing: Sequence[str]) -> str:

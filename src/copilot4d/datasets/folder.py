@@ -5,6 +5,7 @@ docs/own_data.md is the specification. `write_folder` writes this format.
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -52,7 +53,10 @@ def recognise(path: Path) -> Path | None:
 
 
 def open(root: Path, *, require_poses: bool = True) -> Dataset:
-    """The data set at a root that `recognise` gave."""
+    """The data set at a root that `recognise` gave.
+
+    A drive without poses is an error when it is opened, so that the others can be used; if no drive has any, at once.
+    """
     drives = _find_drives(root)
     by_name: dict[str, _DriveFolder] = {}
     for drive in drives:
@@ -63,14 +67,15 @@ def open(root: Path, *, require_poses: bool = True) -> Dataset:
             )  # fmt: skip
         by_name[drive.name] = drive
     without_poses = tuple(name for name, drive in by_name.items() if _pose_file(drive) is None)
-    if without_poses and require_poses:
+    if require_poses and len(without_poses) == len(by_name):
         raise _no_poses(by_name[without_poses[0]])
+    _check_splits(root, by_name)
     return Dataset(
         format=FORMAT,
         root=root,
         names=tuple(by_name),
         splits=_splits(by_name),
-        open_drive=partial(_open_drive, drives=by_name),
+        open_drive=partial(_open_drive, drives=by_name, require_poses=require_poses),
         names_without_poses=without_poses,
     )
 
@@ -78,10 +83,10 @@ def open(root: Path, *, require_poses: bool = True) -> Dataset:
 def _find_drives(root: Path) -> list[_DriveFolder]:
     # A drive's folder may be opened by itself: the description of the data set then stands one folder above.
     _, shared = _load(root.parent, {}) if not (root / FILE_NAME).is_file() else (None, {})
-    config, shared = _load(root, shared)
+    config, shared = _load(root, _for_each_drive(shared))
     if _sweep_folder(root, config.sweeps) is not None:
         return [_DriveFolder(folder=root, config=config)]
-    below = {key: value for key, value in shared.items() if key not in ("name", "split")}
+    below = _for_each_drive(shared)
     drives = []
     for folder in subfolders(root):
         if (folder / FILE_NAME).is_file() or _sweep_folder(folder, config.sweeps) is not None:
@@ -92,6 +97,11 @@ def _find_drives(root: Path) -> list[_DriveFolder]:
             found="none, nor subfolders that have them", remedy="copy the sweeps there, or correct `sweeps:`",
         )  # fmt: skip
     return drives
+
+
+def _for_each_drive(keys: dict[str, Any]) -> dict[str, Any]:
+    """What a folder's description says of the drives below it: all but what can be true of one drive only."""
+    return {key: value for key, value in keys.items() if key not in ("name", "split")}
 
 
 def _load(folder: Path, base: dict[str, Any]) -> tuple[FolderConfig, dict[str, Any]]:
@@ -133,6 +143,26 @@ def _no_poses(drive: _DriveFolder) -> DataError:
     )  # fmt: skip
 
 
+def _check_splits(root: Path, drives: dict[str, _DriveFolder]) -> None:
+    """Each name under `splits:` must be a drive, where all drives are in sight: not in one drive's folder by itself."""
+    if any(drive.folder == root for drive in drives.values()):
+        return
+    shared = _load(root, {})[0].splits
+    own = [(d.folder, d.config.splits) for d in drives.values() if (d.folder / FILE_NAME).is_file()]
+    known = list(dict.fromkeys(name for d in drives.values() for name in (d.name, d.folder.name)))
+    for folder, splits in [(root, shared), *own]:
+        for split, names in (splits or {}).items():
+            unknown = [name for name in names if name not in known]
+            if unknown:
+                near = difflib.get_close_matches(unknown[0], known, n=1)
+                shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+                raise DataError(
+                    folder / FILE_NAME, f"splits.{split}", expected=f"drives of {root}: {shown}",
+                    found=", ".join(unknown),
+                    remedy=f"did you mean {near[0]}?" if near else "correct the name, or take it out of the split",
+                )  # fmt: skip
+
+
 def _splits(drives: dict[str, _DriveFolder]) -> dict[str, tuple[str, ...]]:
     members: dict[str, list[str]] = {}
     for name, drive in drives.items():
@@ -148,9 +178,12 @@ def _split_of(drive: _DriveFolder) -> str | None:
     return next((split for split, names in listed if drive.name in names or drive.folder.name in names), None)
 
 
-def _open_drive(name: str, *, drives: dict[str, _DriveFolder]) -> Drive:
+def _open_drive(name: str, *, drives: dict[str, _DriveFolder], require_poses: bool) -> Drive:
     drive = drives[name]
     config = drive.config
+    pose_file = _pose_file(drive)
+    if pose_file is None and require_poses:
+        raise _no_poses(drive)
     folder = _sweep_folder(drive.folder, config.sweeps)
     paths = tuple(_point_files(folder)) if folder is not None else ()
     if not paths:
@@ -158,7 +191,7 @@ def _open_drive(name: str, *, drives: dict[str, _DriveFolder]) -> Drive:
             drive.folder / (config.sweeps or ""), "sweeps", expected=f"files that end in {', '.join(SUFFIXES)}",
             found="none", remedy="copy the sweeps there, or correct `sweeps:` in copilot4d.yaml",
         )  # fmt: skip
-    timing = read_timing(drive.folder, config, paths, _pose_file(drive))
+    timing = read_timing(drive.folder, config, paths, pose_file)
     world_from_lidar = _lidar_poses(timing, config)
     order = timing.order
     return Drive(

@@ -202,6 +202,8 @@ def _timestamps(path: Path, key: str, value: Any) -> dict[str, Any]:
                     path, f"{key}.filename", units, repr(unit), "write the unit of the numbers in the file names"
                 )
             return {"filename": unit}
+        case {"rate_hz": bool()}:
+            pass  # a bool is an int too: `true` is no rate of 1 Hz
         case {"rate_hz": rate, **rest} if not rest and isinstance(rate, (int, float)) and 1e-3 <= rate <= 1e6:
             return {"rate_hz": float(rate)}
     raise _bad(path, key, expected, repr(value), "see docs/own_data.md")

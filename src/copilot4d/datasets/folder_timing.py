@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.datasets.folder_config import FolderConfig
+from copilot4d.datasets.point_files import suffix_of
 from copilot4d.datasets.pose_files import TimedPoses, read_kitti_poses, read_tum_poses
 from copilot4d.datasets.text_files import check_increasing, nanoseconds_from, numbered_lines, parse_nanoseconds
 from copilot4d.errors import Copilot4dWarning, DataError
@@ -118,11 +119,17 @@ def _sweep_times(
     usual = next((folder / name for name in TIME_FILES if (folder / name).is_file()), None)
     if usual is not None:
         return _times_from_file(usual, "s", paths)
-    if all(re.fullmatch(r"[0-9]{16,19}", path.stem) for path in paths):
-        return _times_from_names(paths, "us" if all(len(path.stem) == 16 for path in paths) else "ns")
-    if all(re.fullmatch(r"[0-9]{9,10}\.[0-9]+", path.stem) for path in paths):
+    stems = [_stem(path) for path in paths]
+    if all(re.fullmatch(r"[0-9]{16,19}", stem) for stem in stems):
+        return _times_from_names(paths, "us" if all(len(stem) == 16 for stem in stems) else "ns")
+    if all(re.fullmatch(r"[0-9]{9,10}\.[0-9]+", stem) for stem in stems):
         return _times_from_names(paths, "s")
     return None
+
+
+def _stem(path: Path) -> str:
+    """The name without the suffix by which the file is read: `Path.stem` would leave the .pcd of .pcd.bin."""
+    return path.name.removesuffix(path.name[-len(suffix_of(path)) :])
 
 
 def _times_from_file(path: Path, unit: str, paths: tuple[Path, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -141,7 +148,7 @@ def _times_from_file(path: Path, unit: str, paths: tuple[Path, ...]) -> tuple[ND
 def _times_from_names(paths: tuple[Path, ...], unit: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     times = []
     for path in paths:
-        number = re.search(r"[0-9]+(\.[0-9]+)?$", path.stem)  # lidar_1317042272.335 has its time at the end
+        number = re.search(r"[0-9]+(\.[0-9]+)?$", _stem(path))  # lidar_1317042272.335 has its time at the end
         try:
             times.append(nanoseconds_from(number[0] if number else "", unit))
         except ValueError as error:

@@ -14,6 +14,8 @@ from copilot4d.errors import UsageError
 from copilot4d.geometry import Drive
 from copilot4d.progress import Track, silent
 
+_WITHOUT_ORIGINS = (".bin", ".npy")  # rows of plain columns
+_SUFFIXES_WITH_ORIGINS = " ".join(suffix for suffix in SUFFIXES if suffix not in _WITHOUT_ORIGINS)
 _IDENTITY = "1 0 0 0 0 1 0 0 0 0 1 0"
 
 
@@ -27,6 +29,11 @@ def write_folder(drive: Drive, out: str | Path, *, suffix: str = ".bin", track: 
         raise UsageError(f"write_folder: suffix {suffix!r} is not one of {' '.join(SUFFIXES)}")
     if len(drive) and int(drive.timestamps_ns[0]) < 0:
         raise UsageError(f"write_folder: drive {drive.name} has negative timestamps, which file names cannot hold")
+    if suffix in _WITHOUT_ORIGINS and _has_origins(drive):  # before anything is made: another try finds nothing there
+        raise UsageError(
+            f"write_folder: drive {drive.name} has ray origins, which {suffix} files cannot hold; "
+            f"give suffix= one of {_SUFFIXES_WITH_ORIGINS}"
+        )
     out = _new_folder(Path(out))
     sweeps = out / "sweeps"
     sweeps.mkdir()
@@ -60,6 +67,11 @@ def write_kitti(drive: Drive, out: str | Path, *, name: str | None = None, track
 
     A name that starts with train_, val_ or test_ puts it into that split. Sweeps must not have ray origins.
     """
+    if _has_origins(drive):
+        raise UsageError(
+            f"write_kitti: drive {drive.name} has ray origins, which KITTI's .bin files cannot hold; "
+            f"use write_folder with suffix= one of {_SUFFIXES_WITH_ORIGINS}"
+        )
     folder = _new_folder(Path(out) / "sequences" / (name or drive.name))
     velodyne = folder / "velodyne"
     velodyne.mkdir()
@@ -71,6 +83,10 @@ def write_kitti(drive: Drive, out: str | Path, *, name: str | None = None, track
     (folder / "times.txt").write_text(times, encoding="utf-8")
     write_kitti_poses(folder / "poses.txt", drive.world_from_lidar)
     return folder
+
+
+def _has_origins(drive: Drive) -> bool:
+    return len(drive) > 0 and drive[0].origins is not None
 
 
 def _new_folder(path: Path) -> Path:
