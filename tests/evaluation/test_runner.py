@@ -69,6 +69,51 @@ def test_half_a_metre_too_far():
     assert scores.pooled["roi_absrel_median"] == pytest.approx(0.025, rel=2e-4)
 
 
+def at_rate(drive: Drive, interval_s: float) -> Drive:
+    return replace(drive, timestamps_ns=np.rint(np.arange(len(drive)) * interval_s * 1e9).astype(np.int64))
+
+
+def test_drives_without_a_common_horizon_are_refused():
+    """At 10 Hz, horizon 2 of the 1s setting is 0.4 s ahead; at 2 Hz, 1 s."""
+    drive = plain_drive(24, np.array([[10.0, 0, 0], [0, 20, 0]]))
+    fast, slow = at_rate(drive, 0.1), at_rate(drive, 0.5)
+    message = (
+        r"drive a are 0\.2 s apart \(5 to forecast\), those of drive b 0\.5 s \(2 to forecast\).*"
+        "apart, with --drives a and with --drives b"
+    )
+    for dataset in ({"a": fast, "b": slow}, {"b": slow, "a": fast}):
+        with pytest.raises(ProtocolError, match=message):
+            evaluate_dataset(Oracle(drive), dataset, setting="1s")
+    assert [h.horizon for h in evaluate_dataset(Oracle(drive), {"b": slow}, setting="1s").per_horizon] == [1, 2]
+
+
+@pytest.mark.parametrize(("longer_s", "fine"), [(0.104, True), (0.2, True), (0.11, False)])
+def test_only_the_time_between_frames_must_agree(longer_s, fine):
+    """9.6 Hz beside 10.4 Hz is how real lidars turn, and 5 Hz has the frames of 10 Hz; 9.1 Hz is too far off."""
+    drive = plain_drive(24, np.array([[10.0, 0, 0], [0, 20, 0]]))
+    dataset = {"a": at_rate(drive, 0.096), "b": at_rate(drive, longer_s)}
+    if fine:
+        scores = evaluate_dataset(Oracle(drive), dataset, setting="1s", every=8)
+        assert [h.horizon for h in scores.per_horizon] == [1, 2, 3, 4, 5]
+    else:
+        with pytest.raises(ProtocolError, match=r"0\.192 s apart .*0\.22 s"):
+            evaluate_dataset(Oracle(drive), dataset, setting="1s")
+
+
+def test_in_3s_neighbouring_rates_with_other_counts_are_refused():
+    """0.55 s apart is five frames of 0.6 s at 5.5 Hz; 0.52 s apart is six keyframes: near, but not the same rule."""
+    drive = plain_drive(60, np.array([[10.0, 0, 0], [0, 20, 0]]))
+    dataset = {"a": at_rate(drive, 0.55 / 3), "b": at_rate(drive, 0.52)}
+    with pytest.raises(ProtocolError, match=r"drive b are 0\.52 s apart \(6 .*drive a 0\.55 s \(5 "):
+        evaluate_dataset(Oracle(drive), dataset, setting="3s")
+
+
+def test_a_lone_sweep_has_no_spacing(drive):
+    lone = plain_drive(1, np.array([[10.0, 0, 0]]))
+    scores = evaluate_dataset(Oracle(drive), {"lone": lone, "toy": drive}, setting="1s", every=8)
+    assert scores.frames_scored > 0
+
+
 def test_the_roi_stays_at_the_reference_frame():
     """A wall 30 m ahead of the moving ego leaves a 32 m ROI of the reference frame once the ego has moved 3 m."""
     drive = plain_drive(11, np.array([[30.0, 1, 0], [5, 3, 0]]))
@@ -273,3 +318,12 @@ def test_two_runs_are_equal_and_other_frames_have_another_hash(drive):
     assert first.frames_hash == second.frames_hash
     assert first.frames_hash != fewer.frames_hash
     assert fewer.references == 2
+
+
+def test_logs_that_share_names_and_times_but_not_what_was_measured_have_another_hash(drive):
+    def hash_of(log: Drive) -> str:
+        return evaluate_dataset(Oracle(log), {"toy": log}, setting="1s", every=6).frames_hash
+
+    sparser = Drive.from_sweeps("toy", [sweep.select(np.arange(0, len(sweep), 2)) for sweep in drive])
+    elsewhere = make_drive(len(drive), speed=7.0, rings=6, azimuths=60)
+    assert len({hash_of(log) for log in (drive, sparser, elsewhere)}) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,14 @@ from typing import Literal, TypedDict
 
 import numpy as np
 
-from copilot4d.datasets.windows import Window, explain_missing, frame_rule, protocol_windows, read_clip
+from copilot4d.datasets.windows import (
+    SPACING_TOLERANCE,
+    Window,
+    explain_missing,
+    frame_rule,
+    protocol_windows,
+    read_clip,
+)
 from copilot4d.errors import ForecastError, ProtocolError, UsageError
 from copilot4d.evaluation.frame_score import DetailedScore, score_frame_detailed
 from copilot4d.evaluation.protocol import Protocol
@@ -124,11 +132,30 @@ def _windows(dataset: Mapping[str, Drive], setting: str, protocol: Protocol) -> 
         shown = [explain_missing(drive, setting) for _, drive in zip(range(8), dataset.values(), strict=False)]
         more = [f"and {len(dataset) - 8} more drives"] if len(dataset) > 8 else []
         raise ProtocolError(f"no drive has a complete window of the {setting} setting: " + "; ".join([*shown, *more]))
+    _check_one_spacing(dataset, setting)
     windows = windows[:: protocol.every]
     if protocol.limit is None:
         return windows
     with_future = [window for window in windows if window.future]
     return with_future[: protocol.limit]
+
+
+def _check_one_spacing(dataset: Mapping[str, Drive], setting: str) -> None:
+    """Refuse drives whose frames are not equally far apart: horizon k would be a different time in each."""
+    spacings = []  # (-frames out, seconds between them, drive): in order of the time between frames
+    for name, drive in dataset.items():
+        if not math.isnan(drive.interval_s):  # one sweep alone has no future to score
+            rule = frame_rule(drive, setting)
+            spacings.append((-rule.n_out, rule.step * drive.interval_s, name))
+    if not spacings:
+        return
+    (fewer, short_s, short), (more, long_s, long) = min(spacings), max(spacings)
+    if fewer != more or long_s - short_s > SPACING_TOLERANCE * long_s:
+        raise ProtocolError(
+            f"the frames of drive {short} are {short_s:.3g} s apart ({-fewer} to forecast), those of drive {long} "
+            f"{long_s:.3g} s ({-more} to forecast), so they have no horizon in common in the {setting} setting: "
+            f"evaluate them apart, with --drives {short} and with --drives {long}"
+        )
 
 
 def _span(windows: list[Window]) -> int:
