@@ -7,7 +7,17 @@ import pytest
 
 from copilot4d.errors import UsageError
 from copilot4d.geometry import Drive, se3
-from copilot4d.simulator import MOVING_BASE, SENSORS, LidarSensor, SpinningHead, StreetOptions, simulate_drive, start
+from copilot4d.simulator import (
+    MOVING_BASE,
+    SENSORS,
+    EgoPlan,
+    LidarSensor,
+    SpinningHead,
+    StreetOptions,
+    branch,
+    simulate_drive,
+    start,
+)
 from copilot4d.simulator.casting import make_scene
 from copilot4d.simulator.drive import drive_of, lidar_pose
 from copilot4d.simulator.lidar import scan
@@ -138,6 +148,30 @@ def test_the_ego_sees_its_own_body_and_the_box_holds_those_returns():
     assert len(sweep.without_box(drive.ego_box)) == len(sweep) - inside.sum()
 
 
+def test_a_path_through_a_heading_of_half_a_turn_has_no_jump():
+    simulation = start(3, SMALL).run(1.0)
+    times = np.linspace(0.0, 4.0, 41)
+    heading = np.pi - 0.4 + 0.2 * times  # passes 180 degrees after 2 s
+    circle = 20.0 * np.stack([np.sin(heading), -np.cos(heading)], axis=-1)
+    path = simulation.state.pose[0, :2] + circle - circle[0]
+    on_path = branch(simulation, EgoPlan.path(times, path)).run(4.0)
+    yaw = np.stack([pose[0, 3] for pose in on_path.poses])
+    chords = np.abs(np.diff(yaw[21:]))  # the first step on the path may turn the ego into it
+    assert chords.max() < 0.021
+    assert np.sin(yaw[22:] - heading[0]) == pytest.approx(np.sin(0.2 * 0.05 * np.arange(1, 80)), abs=0.02)
+    drive = drive_of(on_path, "mini32", name="path", rate_hz=10.0, start_s=1.2)
+    low, high = drive.ego_box[:3], drive.ego_box[3:]
+    for i in range(14, 23):
+        own = drive[i].points[drive.truth(i).object_ids == MOVING_BASE]
+        assert len(own) > 5
+        assert ((own >= low) & (own <= high)).all()
+
+
+def test_the_slowest_lidar_sees_the_whole_of_a_drive():
+    drive = drive_of(start(3, SMALL).run(0.2), replace(PERFECT, rate_hz=10.0), name="x")
+    assert [len(sweep) > 100 for sweep in drive] == [True, True]
+
+
 def test_two_lidars_give_an_origin_for_every_point():
     drive = simulate_drive(seed=1, sensor="vls_pair", seconds=0.2, options=SMALL)
     sweep = drive[0]
@@ -187,8 +221,23 @@ def test_a_drive_is_lazy_repeatable_and_sliceable():
     np.testing.assert_array_equal(part[1].points, drive[5].points)
     np.testing.assert_array_equal(part.truth(1).object_ids, drive.truth(5).object_ids)
     assert len(part.truth(-1).object_ids) == len(drive[8])
+    assert part.moment_frame is None  # it was never the drive of a plan
     other = simulate_drive(seed=6, seconds=1.0, rate_hz=10.0, options=SMALL)
     assert not np.array_equal(other[0].points, drive[0].points)
+
+
+def test_the_moment_of_a_plan_moves_with_its_sweep():
+    drive = drive_of(start(5, SMALL).run(1.0), "mini32", name="x", rate_hz=10.0, moment_s=0.6)
+    assert drive.moment_frame == 6
+    assert drive[:].moment_frame == 6
+    assert drive[2:].moment_frame == 4
+    assert drive[::2].moment_frame == 3
+    assert drive[::2][1:].moment_frame == 2
+    assert drive[-5:].moment_frame == 1
+    for part in (drive[:6], drive[7:], drive[1::2], drive[2:2], drive[:3][1:]):
+        assert part.moment_frame is None
+    part = drive[::2][1:]
+    assert part.timestamps_ns[part.moment_frame] == drive.timestamps_ns[6]
 
 
 def test_static_things_stay_where_they_are_from_sweep_to_sweep():
@@ -235,6 +284,10 @@ def test_the_lidar_stands_on_the_slope():
         (lambda: replace(PERFECT, min_range_m=-1.0), "min_range_m"),
         (lambda: replace(PERFECT, heads=()), "beam"),
         (lambda: replace(PERFECT, range_noise_m=-0.1), "range_noise_m"),
+        (lambda: replace(PERFECT, range_noise_m=np.nan), "range_noise_m"),
+        (lambda: replace(PERFECT, range_noise_m=np.inf), "range_noise_m"),
+        (lambda: replace(PERFECT, rate_hz=9.9), "at least 10, got 9.9"),
+        (lambda: replace(PERFECT, rate_hz=np.nan), "rate_hz"),
         (lambda: replace(PERFECT, lost_share=1.5), "lost_share"),
         (lambda: simulate_drive(seed=0, seconds=0.0), "duration"),
         (lambda: simulate_drive(seed=0, seconds=1.0, rate_hz=40.0, options=SMALL), "turns at 10"),

@@ -254,6 +254,8 @@ def test_the_driver_model_by_hand():
         (lambda: EgoPlan.path(np.array([0.0]), np.zeros((1, 2))), "two places"),
         (lambda: EgoPlan.path(np.array([1.0, 0.0]), np.zeros((2, 2))), "increasing"),
         (lambda: start(0, SMALL).run(-1.0), "forward"),
+        (lambda: start(0, SMALL).run(float("nan")), "finite time: got nan"),
+        (lambda: start(0, SMALL).run(float("inf")), "finite time: got inf"),
     ],
 )
 def test_bad_plans_are_refused(make, message):

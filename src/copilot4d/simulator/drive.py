@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -43,8 +43,16 @@ class SimulatedDrive(Drive):
 
     read_truth: Callable[[int], SweepTruth] | None = field(default=None, repr=False)
     plan: str = "keep"
-    moment_frame: int | None = None  # where a what-if plan began; frames up to it are the same for every plan
+    moment_frame: int | None = None  # sweep of this drive where a plan began: up to it the same for every plan
     follower: int | None = None  # the agent that drove behind the ego at that moment
+
+    def __getitem__(self, index: int | slice) -> Any:  # Sweep for an int, SimulatedDrive for a slice
+        part = super().__getitem__(index)
+        if not isinstance(index, slice) or self.moment_frame is None:
+            return part
+        kept = range(len(self))[index]  # the moment moves with its sweep, and goes with it
+        moment = kept.index(self.moment_frame) if self.moment_frame in kept else None
+        return replace(part, moment_frame=moment)
 
     def truth(self, index: int) -> SweepTruth:
         """The truth about one sweep."""

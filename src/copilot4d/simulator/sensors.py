@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from copilot4d.errors import UsageError
 from copilot4d.geometry.se3 import FloatArray
 
+SLOWEST_HZ = 10.0  # half of a sweep must fit into the one step of traffic that can be told beyond a simulation's ends
+
 
 @dataclass(frozen=True, kw_only=True)
 class SpinningHead:
@@ -29,7 +31,7 @@ class LidarSensor:
 
     name: str
     heads: tuple[SpinningHead, ...]
-    rate_hz: float = 10.0
+    rate_hz: float = 10.0  # turns of the head a second, SLOWEST_HZ or more
     max_range_m: float = 80.0
     min_range_m: float = 0.9  # nearer returns are discarded by the device
     range_noise_m: float = 0.02
@@ -45,8 +47,13 @@ class LidarSensor:
                 f"sensor {self.name}: ranges must satisfy 0 <= min_range_m < max_range_m, got {self.min_range_m} and "
                 f"{self.max_range_m}"
             )
-        if self.rate_hz <= 0 or self.range_noise_m < 0:
-            raise UsageError(f"sensor {self.name}: rate_hz must be positive and range_noise_m not negative")
+        if not SLOWEST_HZ <= self.rate_hz < np.inf:
+            raise UsageError(
+                f"sensor {self.name}: rate_hz must be at least {SLOWEST_HZ:g}, got {self.rate_hz}; for fewer sweeps of "
+                "a faster head, give simulate_drive or drive_of a lower rate_hz"
+            )
+        if not 0.0 <= self.range_noise_m < np.inf:
+            raise UsageError(f"sensor {self.name}: range_noise_m must be 0 or more, got {self.range_noise_m}")
         if not self.heads or any(h.columns < 1 or not h.elevations_deg for h in self.heads):
             raise UsageError(f"sensor {self.name}: every head needs at least one beam and one column")
         if not 0.0 <= self.lost_share < 1.0:

@@ -54,8 +54,8 @@ class Simulation:
 
     def run(self, seconds: float) -> Simulation:
         """The simulation that many seconds later."""
-        if seconds < 0:
-            raise UsageError(f"time runs forward: got {seconds} seconds")
+        if not 0 <= seconds < np.inf:
+            raise UsageError(f"time runs forward, for a finite time: got {seconds} seconds")
         state, poses, speeds, accelerations = self.state, [], [], []
         for _ in range(round(seconds / STEP_S)):
             state = advance(self.world, state, self.plan)

@@ -166,6 +166,7 @@ def _move(world: World, state: TrafficState, decided: FloatArray, plan: EgoPlan)
     if plan.kind == "path":
         pose[0, 0], pose[0, 1], pose[0, 3] = path_pose(plan, elapsed_s)[:3]
         pose[0, 2] = world.street.ground.hills.at(pose[0, :2]) + RIDE_M
+        pose[0, 3] = _unwrapped(pose[0, 3], state.pose[0, 3])
     return replace(moved, pose=pose)
 
 
@@ -243,6 +244,11 @@ def _poses(world: World, state: TrafficState, before: TrafficState | None = None
     if before is not None:
         drift = (state.lateral_m - before.lateral_m) / STEP_S
         yaw = yaw + np.arctan2(drift, np.maximum(state.speed_m_s, 2.0))
-        yaw = before.pose[:, 3] + (yaw - before.pose[:, 3] + np.pi) % (2 * np.pi) - np.pi  # no jumps by a full turn
+        yaw = _unwrapped(yaw, before.pose[:, 3])
     z = np.where(world.people.walks, world.street.ground.height_at(xy), world.street.ground.hills.at(xy) + RIDE_M)
     return np.column_stack([xy, z, yaw])
+
+
+def _unwrapped(yaw: FloatArray, before: FloatArray) -> FloatArray:
+    """The same headings without jumps by a full turn, so that a heading between two steps lies between theirs."""
+    return before + (yaw - before + np.pi) % (2 * np.pi) - np.pi
