@@ -159,7 +159,7 @@ def _check_splits(root: Path, drives: dict[str, _DriveFolder]) -> None:
                 raise DataError(
                     folder / FILE_NAME, f"splits.{split}", expected=f"drives of {root}: {shown}",
                     found=", ".join(unknown),
-                    remedy=f"write {near[0]}, if you meant that" if near else "correct the name, or take it out of the split",
+                    remedy=f"write {near[0]}, if you meant that" if near else "correct the name, or take it out",
                 )  # fmt: skip
 
 
