@@ -114,7 +114,8 @@ def test_a_damaged_drive_says_how_to_mend_it(tmp_path):
     whole = (folder / "truth.npz").read_bytes()
     flipped = bytearray(whole)
     flipped[len(whole) // 3] ^= 0xFF
-    for damaged in (b"nonsense", b"", whole[: len(whole) // 2], bytes(flipped)):
+    renamed = whole.replace(b"follower.npy", b"fallower.npy")
+    for damaged in (b"nonsense", b"", whole[: len(whole) // 2], bytes(flipped), renamed):
         (folder / "truth.npz").write_bytes(damaged)
         with pytest.raises(DataError, match="simulate the drive again"):
             read_simulated(folder)

@@ -31,6 +31,10 @@ from copilot4d.simulator.lidar import MOVING_BASE
 TRUTH = "truth.npz"
 TRUTH_VERSION = 1
 _DAMAGE = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)  # of an .npz
+_KEYS = (
+    "truth_version", "name", "split", "plan", "moment_frame", "follower", "world_from_lidar", "timestamps_ns",
+    "ego_box", "object_ids", "moving", "first_point", "agent_poses", "agent_speeds_m_s", "agent_sizes_m", "agent_kinds",
+)  # fmt: skip
 WrittenFormat = Literal["folder", "kitti"]
 
 
@@ -99,15 +103,15 @@ def read_simulated(folder: Path, *, split: str | None = None) -> SimulatedDrive:
     path = folder / TRUTH
     try:
         with np.load(path, allow_pickle=False) as file:
-            truth = {key: file[key] for key in file.files}
+            truth = {key: file[key] for key in _KEYS}
     except _DAMAGE as error:
         raise DataError(
             path, "truth", expected="the truth of a simulated drive", found=str(error) or type(error).__name__,
             remedy=_remedy(folder),
         ) from error  # fmt: skip
-    if int(truth.get("truth_version", -1)) != TRUTH_VERSION:
+    if int(truth["truth_version"]) != TRUTH_VERSION:
         raise DataError(
-            path, "truth_version", expected=str(TRUTH_VERSION), found=str(truth.get("truth_version", "none")),
+            path, "truth_version", expected=str(TRUTH_VERSION), found=str(truth["truth_version"]),
             remedy=_remedy(folder),
         )  # fmt: skip
     moment, follower = int(truth["moment_frame"]), int(truth["follower"])
