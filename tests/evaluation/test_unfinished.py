@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from copilot4d.datasets import open_dataset, write_folder
 from copilot4d.errors import DataError
 from copilot4d.evaluation import ScoreFile, evaluate_dataset, unfinished
-from copilot4d.geometry import Drive
+from copilot4d.geometry import Drive, se3
 from tests.evaluation.scripted import Oracle
 from tests.evaluation.test_runner import broken
 from tests.support.scenes import make_drive
@@ -113,3 +114,38 @@ def test_it_is_kept_from_time_to_time(drive, tmp_path, monkeypatch):
     rest = Oracle(drive, lag=1)
     scores = run(rest, drive, partial)
     assert len(rest.calls) == scores.references - 6
+
+
+def test_data_that_was_mended_meanwhile_starts_over(drive, tmp_path):
+    partial = tmp_path / "s.partial"
+    wrong = replace(drive, world_from_lidar=drive.world_from_lidar @ se3.from_yaw(0.1))
+    with pytest.raises(KeyboardInterrupt):
+        run(Interrupted(drive, 4), wrong, partial)
+    again = Oracle(drive, lag=1)
+    assert without_times(run(again, drive, partial)) == without_times(run(Oracle(drive, lag=1), drive, None))
+    assert len(again.calls) > 4
+
+
+def test_a_sweep_file_that_was_replaced_starts_over(tmp_path):
+    folder = write_folder(make_drive(24, rings=6, azimuths=60), tmp_path / "log")
+    partial = tmp_path / "s.partial"
+    drive = next(iter(open_dataset(folder).values()))
+    with pytest.raises(KeyboardInterrupt):
+        run(Interrupted(drive, 4), drive, partial)
+    file = sorted((folder / "sweeps").iterdir())[2]
+    file.write_bytes(file.read_bytes()[: 16 * 40])
+    mended = next(iter(open_dataset(folder).values()))
+    resumed = Oracle(mended, lag=1)
+    run(resumed, mended, partial)
+    whole = Oracle(mended, lag=1)
+    run(whole, mended, None)
+    assert len(resumed.calls) == len(whole.calls)
+
+
+def test_frames_skipped_by_an_earlier_run_are_not_taken_over_where_skipping_is_not_allowed(drive, tmp_path):
+    partial = tmp_path / "s.partial"
+    bad = broken(drive, 4)  # windows of even frames touch it
+    with pytest.raises(KeyboardInterrupt):
+        run(Interrupted(drive, 2), bad, partial, on_bad_sweep="skip")
+    with pytest.raises(DataError):
+        run(Oracle(drive, lag=1), bad, partial, on_bad_sweep="raise")

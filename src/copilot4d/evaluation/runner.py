@@ -76,6 +76,9 @@ def evaluate_dataset(
     tally = Tally(parity=protocol.parity)
     unfinished = UnfinishedRun(resume, _key(forecaster, dataset, scorable, setting, protocol, sampling))
     done, earlier_s = unfinished.load(tally, drives)
+    if on_bad_sweep == "raise" and drives.skipped():  # an earlier run was allowed to skip, this one is not
+        drives, tally = CachedDrives(dataset, capacity=_span(scorable)), Tally(parity=protocol.parity)
+        done, earlier_s = 0, 0.0
     started = time.monotonic() - earlier_s
     description = f"{forecaster.name}, {setting}" + (f", from {done} on" if done else "")
     try:
@@ -115,13 +118,28 @@ def _key(
     forecaster: Forecaster, dataset: Mapping[str, Drive], windows: list[Window], setting: str, protocol: Protocol,
     sampling: _Sampling,
 ) -> dict[str, object]:  # fmt: skip
-    """All that decides the scores of a run; a model may tell its weights apart by an attribute `fingerprint`."""
+    """All that decides the scores of a run; a model may tell its weights apart by an attribute `fingerprint`.
+
+    Data that was mended after a run stopped at it is other data: poses, times, and each sweep file's size and date.
+    """
     references = [(w.drive, int(dataset[w.drive].timestamps_ns[w.reference])) for w in windows]
     return {
         "model": forecaster.name, "fingerprint": str(getattr(forecaster, "fingerprint", "")), "setting": setting,
         "protocol": protocol.hash, **sampling,
         "windows": hashlib.sha256(repr(references).encode()).hexdigest(),
+        "drives": {name: _fingerprint(dataset[name]) for name in {w.drive for w in windows}},
     }  # fmt: skip
+
+
+def _fingerprint(drive: Drive) -> str:
+    """What a drive's sweeps are made from, without reading their points."""
+    digest = hashlib.sha256(np.ascontiguousarray(drive.world_from_lidar).tobytes())
+    digest.update(np.ascontiguousarray(drive.timestamps_ns).tobytes())
+    digest.update(b"" if drive.ego_box is None else drive.ego_box.tobytes())
+    for path in getattr(drive.read, "paths", ()):
+        found = Path(path).stat() if Path(path).exists() else None
+        digest.update(repr(found and (found.st_size, found.st_mtime_ns)).encode())
+    return digest.hexdigest()
 
 
 def _windows(dataset: Mapping[str, Drive], setting: str, protocol: Protocol) -> list[Window]:
@@ -176,7 +194,7 @@ def _score_window(tally: Tally, protocol: Protocol, forecaster: Forecaster, clip
             tally.not_scored(result)
         else:
             times_ns = (clip.reference.timestamp_ns, clip.future[i].timestamp_ns)
-            tally.add(clip.drive, i + 1, times_ns, result)
+            tally.add(clip.drive, i + 1, times_ns, result, truth=truth[i].fingerprint)
 
 
 def _forecast(forecaster: Forecaster, clip: Clip, truth: list[TrueFrame], sampling: _Sampling) -> Forecast:

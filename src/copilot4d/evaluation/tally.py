@@ -29,13 +29,18 @@ class Tally:
         self._frames: list[str] = []
         self._l1, self._absrel = PooledMedian(), PooledMedian()
 
-    def add(self, drive: str, horizon: int, times_ns: tuple[int, int], detailed: DetailedScore) -> None:
-        """One scored frame: its horizon (1 is the first), the times of its reference frame and of itself."""
+    def add(
+        self, drive: str, horizon: int, times_ns: tuple[int, int], detailed: DetailedScore, *, truth: str = ""
+    ) -> None:
+        """One scored frame: its horizon (1 is the first), the times of its reference frame and of itself.
+
+        `truth` tells apart logs that share names and times but not what was measured.
+        """
         reference_ns, future_ns = times_ns
         self._scores[horizon].append(detailed.score)
         self._seconds_ahead[horizon].append((future_ns - reference_ns) * 1e-9)
         self._references.add((drive, reference_ns))
-        self._frames.append(f"{drive} {reference_ns} {future_ns}\n")
+        self._frames.append(f"{drive} {reference_ns} {future_ns} {truth}\n")
         self._l1.add(detailed.roi_l1[np.isfinite(detailed.roi_l1)])
         self._absrel.add(detailed.roi_absrel[np.isfinite(detailed.roi_absrel)])
 

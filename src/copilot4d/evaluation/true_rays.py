@@ -21,6 +21,13 @@ class TrueFrame:
     one_origin: bool  # all rays start at the frame's own origin
     scoring_from_future: FloatArray  # (4, 4)
 
+    @property
+    def fingerprint(self) -> str:
+        """Tells this frame's truth from another's of the same name and time: its rays, returns and place."""
+        returns = self.points.sum(dtype=np.float64)
+        place = " ".join(f"{v:.3f}" for v in self.scoring_from_future[:3, 3])
+        return f"{len(self.points)} {returns:.1f} {place}"
+
     def origin_in(self, frame_from_future: FloatArray) -> FloatArray:
         """(3,), or (N, 3) where a sweep merges several lidars: where the rays start, seen from another frame."""
         if self.one_origin:
