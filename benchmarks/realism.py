@@ -221,7 +221,7 @@ def _draw_rectangle(axis: Any, rectangle: Any, colour: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kitti", type=Path)
+    parser.add_argument("kitti", type=Path, nargs="?", help="a KITTI Odometry tree with drives named train_...")
     parser.add_argument("--drives", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--every", type=int, default=9)
@@ -230,6 +230,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.street_picture:
         street_picture(split_seed("val", 3), options.street_picture)
+    if options.kitti is None:
+        print("skipped: there is nothing real to compare with; give the path to a KITTI Odometry tree")
+        return
     dataset = open_dataset(options.kitti)
     real = [dataset[name] for name in dataset if name.startswith("train_")]
     ours = simulated(options.drives, options.first_seed)
