@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from copilot4d.errors import UsageError
-from copilot4d.simulator import MOVING_BASE
+from copilot4d.simulator import MOVING_BASE, EgoPlan, branch
 from copilot4d.simulator.benchmark import (
     FIRST_SEED,
     MOMENTS,
@@ -15,7 +15,10 @@ from copilot4d.simulator.benchmark import (
     whatif_drive,
     whatif_moment,
 )  # fmt: skip
+from copilot4d.simulator.moments import ENOUGH, FOLLOWER_M, FUTURE_S, PAST_S, TURN_M, interest_of
 from copilot4d.simulator.roads import StreetOptions, draw_roads
+
+QUICK = 11  # a moment that is found early in its first street
 
 
 def test_no_street_is_shared_between_splits():
@@ -44,7 +47,7 @@ def test_street_v1_is_twelve_seconds_at_ten_hertz_of_about_twenty_thousand_rays(
 
 
 def test_one_moment_has_four_futures_that_share_their_past_to_the_bit():
-    drives = {plan: whatif_drive(7, plan) for plan in PLANS}
+    drives = {plan: whatif_drive(QUICK, plan) for plan in PLANS}
     keep = drives["keep"]
     moment = keep.moment_frame
     assert moment == 30
@@ -67,13 +70,36 @@ def test_one_moment_has_four_futures_that_share_their_past_to_the_bit():
     assert np.linalg.norm(ends["brake"] - ego) < np.linalg.norm(ends["keep"] - ego) + 15.0
 
 
+def test_a_moment_is_chosen_by_what_the_plans_lead_to():
+    moment = whatif_moment(QUICK)
+    futures = {plan: branch(moment.simulation, EgoPlan(kind=plan)).run(FUTURE_S) for plan in PLANS}
+    places = {plan: future.state.pose[:, :2] for plan, future in futures.items()}
+    follower = moment.simulation.follower()
+    assert np.linalg.norm(places["turn"][0] - places["keep"][0]) > TURN_M
+    assert np.linalg.norm(places["brake"][follower] - places["keep"][follower]) > FOLLOWER_M
+    assert interest_of(moment.simulation, kept=futures["keep"]) == ENOUGH
+    assert moment.time_s >= PAST_S + 0.1
+    # Under an ego that goes where it would have gone anyway, nothing differs: such a moment is of no interest.
+    assert interest_of(futures["brake"], kept=futures["brake"]) == 0.0
+
+
 @pytest.mark.slow
-def test_moments_are_distinct_and_most_have_somebody_behind_the_ego():
-    moments = [whatif_moment(number) for number in range(9)]
-    assert [m.number for m in moments] == list(range(9))
-    assert len({(m.simulation.street.seed, m.time_s) for m in moments}) == 9
-    assert {m.simulation.street.seed for m in moments} == {split_seed("test", i) for i in range(3)}
-    assert sum(m.simulation.follower() is not None for m in moments) >= 5
+def test_turning_and_braking_have_consequences_in_most_moments():
+    moments = [whatif_moment(number) for number in range(10)]
+    seeds = [m.simulation.street.seed for m in moments]
+    assert len(set(seeds)) == 10
+    assert all(FIRST_SEED["test"] <= seed < FIRST_SEED["test"] + 5 * MOMENTS for seed in seeds)
+    turned_m, held_up_m = [], []
+    for m in moments:
+        ends = {
+            plan: branch(m.simulation, EgoPlan(kind=plan)).run(FUTURE_S).state.pose[:, :2]
+            for plan in ("keep", "brake", "turn")
+        }
+        follower = m.simulation.follower()
+        turned_m.append(np.linalg.norm(ends["turn"][0] - ends["keep"][0]))
+        held_up_m.append(0.0 if follower is None else np.linalg.norm(ends["brake"] - ends["keep"], axis=1)[follower])
+    assert sum(d > TURN_M for d in turned_m) >= 7
+    assert sum(d > FOLLOWER_M for d in held_up_m) >= 5
 
 
 def test_what_is_not_there_is_refused():
