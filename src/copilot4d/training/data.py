@@ -93,8 +93,13 @@ class Batches:
         # An error's traceback may keep the iterator alive, and with it the workers: end them now.
         shutdown = getattr(self._iterator, "_shutdown_workers", None)
         self._iterator = None
-        if shutdown is not None:
+        if shutdown is None:
+            return
+        try:
             shutdown()
+        except RuntimeError as error:  # torch's signal handler tells of a dead worker, and may do so only now:
+            if not worker_died(error):  # whoever needed its batch has been told already
+                raise
 
     def __next__(self) -> LoadedBatch:
         assert self._iterator is not None, "use `with Batches(...) as batches`"
