@@ -17,20 +17,35 @@ ALLOWED = {
     "compiled": set(),
     "geometry": {"errors"},
     "forecaster": {"errors", "geometry"},
+    "imagination": {"errors", "geometry", "forecaster"},
     "config": {"errors"},
     "simulator": BASE,
     "datasets": BASE | {"simulator"},
     "evaluation": BASE | {"forecaster", "datasets"},
     "pictures": {"errors", "geometry"},
-    "baselines": BASE | {"forecaster"},
+    "baselines": BASE | {"forecaster", "rendering"},
     "layers": {"errors"},
     "rendering": BASE,
     "tokenizer": BASE | {"layers", "rendering"},
     "world_model": BASE | {"layers"},
     "presets": {"errors", "geometry", "tokenizer", "world_model"},
-    "forecast": BASE | {"forecaster", "baselines"},
+    "forecast": BASE
+    | {"config", "forecaster", "imagination", "baselines", "rendering", "tokenizer", "world_model", "training"},
+    "environment": BASE | {"forecaster", "imagination", "forecast", "datasets", "simulator", "world_model"},
+    "studio": BASE | {"forecaster", "imagination", "forecast", "datasets", "simulator", "evaluation", "pictures"},
     "doctor": BASE | {"datasets", "evaluation", "pictures"},
-    "training": BASE | {"config", "datasets", "tokenizer", "rendering", "evaluation", "pictures"},
+    "training": BASE
+    | {
+        "config",
+        "datasets",
+        "forecaster",
+        "baselines",
+        "tokenizer",
+        "world_model",
+        "rendering",
+        "evaluation",
+        "pictures",
+    },
 }
 KNOW_DATA_SETS = {"evaluation.runner", "evaluation.sweep_cache"}  # the rest of evaluation sees points only
 FREE = {"cli", "__init__"}  # the top: may import everything
