@@ -8,7 +8,7 @@ BENCH := $(VENV)/.bench
 # Idle OpenMP threads sleep instead of spinning: on a busy or small machine the tests take half the time.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: install demo test test-slow check format bench docs-links clean
+.PHONY: install demo test test-slow test-browser check format bench docs-links clean
 
 install: $(INSTALLED)
 
@@ -26,10 +26,13 @@ demo: $(INSTALLED)
 	$(BIN)/copilot4d demo --out demo
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -m "not slow and not browser"
 
 test-slow: $(INSTALLED)
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -m "slow and not browser"
+
+test-browser: $(INSTALLED)
+	$(BIN)/python -m pytest -q -m browser
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .
