@@ -1,0 +1,125 @@
+"""Depths of rays through voxels of constant density, exactly: no sampling, whatever the voxels' size.
+
+A ray that reaches a voxel with probability T_i and crosses it over L_i metres at optical depth tau_i = density_i L_i is
+stopped there with probability 1 - e^-tau_i, and goes on average T_i L_i (1 - e^-tau_i) / tau_i inside it. Its expected
+depth is the sum of these from where it enters the grid; a ray that nothing stops ends where it leaves.
+
+Axes: B scenes, T steps of time, X/Y/Z voxels, f voxel columns a side of one map cell, R rays.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from copilot4d.errors import UsageError
+from copilot4d.geometry import VoxelGrid
+from copilot4d.rendering.ray_batch import RayBatch
+from copilot4d.rendering.voxel_walk import LN_2, render_backward, render_forward
+
+CROSSINGS_AT_ONCE = 1 << 22
+
+
+class VoxelDepths(NamedTuple):
+    """What R rays see. Only `expected_m` has a gradient."""
+
+    expected_m: Tensor  # (R,) a ray that nothing stops ends at the grid's exit
+    median_m: Tensor  # (R,) where half of the ray is stopped; infinite where less than half ever is
+    opacity: Tensor  # (R,) the part that is stopped inside the grid
+
+
+def voxel_depths(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> VoxelDepths:
+    """Render rays, each through its scene at its step of time.
+
+    logits: (B, X/f, Y/f, f, f, T, Z); a voxel's density is softplus(logit) per cell size along x.
+    steps: (R,) int64 in [0, T).
+    """
+    if logits.ndim != 7 or logits.shape[3] != logits.shape[4] or _voxels(logits) != grid.shape:
+        raise UsageError(f"logits must be (B, X/f, Y/f, f, f, T, Z) of a grid {grid.shape}, got {tuple(logits.shape)}")
+    if steps.shape != rays.scenes.shape:
+        raise UsageError(f"each ray needs its step of time: {tuple(steps.shape)} for {len(rays)} rays")
+    if logits.device.type == "cpu" and logits.dtype == torch.float32:
+        return VoxelDepths(*_Walk.apply(logits, rays, steps, grid))  # type: ignore[no-untyped-call]
+    return sorted_voxel_depths(logits, rays, steps, grid)
+
+
+def sorted_voxel_depths(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> VoxelDepths:
+    """The same in plain PyTorch on any device: all planes between voxels that a ray meets, sorted by depth."""
+    per_chunk = max(1, CROSSINGS_AT_ONCE // (sum(grid.shape) + 5))
+    parts = [
+        _sorted_part(logits, rays[i : i + per_chunk], steps[i : i + per_chunk], grid)
+        for i in range(0, max(1, len(rays)), per_chunk)
+    ]
+    return VoxelDepths(*(torch.cat(values) for values in zip(*parts, strict=True)))
+
+
+def _sorted_part(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> VoxelDepths:
+    entry, leave = rays.span(grid)
+    leave = torch.maximum(entry, leave)
+    crossings = [entry[:, None], leave[:, None]]
+    for axis in range(3):
+        planes = torch.arange(grid.shape[axis] + 1, device=logits.device) * grid.cell_size[axis] + grid.minimum[axis]
+        depth = (planes - rays.origins[:, axis, None]) / rays.directions[:, axis, None]  # parallel: infinite or NaN
+        crossings.append(torch.nan_to_num(depth, nan=0.0, posinf=0.0, neginf=0.0))
+    edges = torch.cat(crossings, dim=1).clamp(min=entry[:, None], max=leave[:, None]).sort(dim=1).values
+    start, length = edges[:, :-1], edges.diff(dim=1)  # (R, P)
+    middle = start + length / 2
+    index = []
+    for axis in range(3):
+        position = rays.origins[:, axis, None] + middle * rays.directions[:, axis, None]
+        cell = ((position - grid.minimum[axis]) / grid.cell_size[axis]).floor().long()
+        index.append(cell.clamp(0, grid.shape[axis] - 1))
+    x, y, z = index
+    fold, scene, step = logits.shape[3], rays.scenes[:, None], steps[:, None]
+    found = logits[scene, x // fold, y // fold, x % fold, y % fold, step, z]
+    density = functional.softplus(found) / grid.cell_size[0]
+    tau = density * length
+    after = tau.cumsum(dim=1)
+    before = after - tau
+    safe = tau.clamp(min=1e-3)
+    passage = torch.where(tau < 1e-3, 1 - tau / 2 + tau.square() / 6, -torch.expm1(-safe) / safe)
+    expected = entry + (torch.exp(-before) * length * passage).sum(dim=1)
+    with torch.no_grad():
+        stops = (before < LN_2) & (after >= LN_2)
+        depth = start + (LN_2 - before) / density.clamp(min=torch.finfo(density.dtype).tiny)
+        median = torch.where(stops, depth, torch.inf).amin(dim=1)
+        opacity = -torch.expm1(-after[:, -1])
+    return VoxelDepths(expected, median, opacity)
+
+
+def _voxels(logits: Tensor) -> tuple[int, int, int]:
+    _, height, width, fold, _, _, levels = logits.shape
+    return (height * fold, width * fold, levels)
+
+
+class _Walk(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> tuple[Tensor, ...]:
+        walks = _walk_arguments(rays, steps, grid)
+        expected, median, opacity = (np.empty(len(rays)) for _ in range(3))
+        render_forward(logits.detach().numpy(), *walks, expected, median, opacity)
+        ctx.walks, ctx.expected = walks, expected  # in full precision: the backward pass subtracts from it
+        ctx.save_for_backward(logits)
+        depths = tuple(torch.from_numpy(v.astype(np.float32)) for v in (expected, median, opacity))
+        ctx.mark_non_differentiable(*depths[1:])
+        return depths
+
+    @staticmethod
+    def backward(ctx: Any, *incoming: Tensor) -> tuple[Tensor, None, None, None]:
+        (logits,) = ctx.saved_tensors
+        gradient = torch.zeros_like(logits)
+        given = incoming[0].contiguous().numpy()
+        render_backward(logits.detach().numpy(), *ctx.walks, ctx.expected, given, gradient.numpy())
+        return gradient, None, None, None
+
+
+def _walk_arguments(rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> tuple[Any, ...]:
+    entry, leave = rays.span(grid)
+    return (
+        rays.origins.numpy(), rays.directions.numpy(), rays.scenes.numpy(), steps.numpy(), entry.numpy(),
+        leave.numpy(), np.array(grid.minimum), np.array(grid.cell_size), np.array(grid.shape),
+    )  # fmt: skip
