@@ -29,8 +29,13 @@ ALLOWED = {
     "tokenizer": BASE | {"layers", "rendering"},
     "world_model": BASE | {"layers"},
     "presets": {"errors", "geometry", "tokenizer", "world_model"},
+    "model_imagination": {"errors", "geometry", "forecaster", "imagination", "tokenizer", "world_model"},
+    "model_forecaster": {"errors", "geometry", "config", "forecaster", "tokenizer", "world_model"}
+    | {"model_imagination"},
+    "model_folder": BASE | {"config", "tokenizer", "world_model", "training", "model_forecaster"},
     "forecast": BASE
-    | {"config", "forecaster", "imagination", "baselines", "rendering", "tokenizer", "world_model", "training"},
+    | {"config", "forecaster", "imagination", "baselines", "rendering", "tokenizer", "world_model", "training"}
+    | {"model_forecaster", "model_folder"},
     "environment": BASE | {"forecaster", "imagination", "forecast", "datasets", "simulator", "world_model"},
     "studio": BASE | {"forecaster", "imagination", "forecast", "datasets", "simulator", "evaluation", "pictures"},
     "doctor": BASE | {"datasets", "evaluation", "pictures"},

@@ -5,6 +5,7 @@ Axes: B clips, S futures of each, R = B S rows, P past frames, F future frames, 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -91,12 +92,12 @@ class Rollout:
         clips, known, limit = len(self.poses), self.tokens.shape[1], self.model.config.frames
         if world_from_lidar.shape != (clips, 4, 4):
             raise ForecastError(f"the next poses must be ({clips}, 4, 4), one per clip, got {world_from_lidar.shape}")
-        self.poses = np.concatenate([self.poses, world_from_lidar[:, None]], axis=1)
+        poses = np.concatenate([self.poses, world_from_lidar[:, None]], axis=1)
         if known - self._start >= limit:  # positions in time are learned, so a slid cache would be wrong
             self._start = known - min(self.config.keep_frames or limit - 1, limit - 1)
             self._cache = None
         actions = actions_of(
-            self.poses[:, self._start :], self.model.config.token_frame, world_from_reference=self.reference
+            poses[:, self._start :], self.model.config.token_frame, world_from_reference=self.reference
         ).to(self.model.device)
         cache = self._past(actions)
         draws = Draws(self.seed, self.futures * clips, self.made)
@@ -104,8 +105,15 @@ class Rollout:
             self.model, cache, actions.frames(known - self._start).repeated(len(self.futures)), draws, self.config
         )
         self.tokens = torch.cat([self.tokens, frame[:, None]], dim=1)
+        self.poses = poses  # only now: a step that failed was not taken
         self.made += 1
         return frame.view(clips, len(self.futures), *frame.shape[1:])
+
+    def fork(self) -> Rollout:
+        """A copy that goes on by itself: tokens and poses are never changed in place, the cache is copied."""
+        forked: Rollout = copy.copy(self)
+        forked._cache = None if self._cache is None else self._cache.repeated(1)
+        return forked
 
     def _past(self, actions: Actions) -> UNetCache:
         """The cache with all frames of the window; the clips' own past is computed once for all their futures."""

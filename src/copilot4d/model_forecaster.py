@@ -1,0 +1,107 @@
+"""`ModelForecaster`: tokenizer and world model behind the same door as every baseline.
+
+past sweeps -> tokens -> sampled future tokens -> scenes -> depths along rays -> future sweeps
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from copilot4d.config import to_mapping
+from copilot4d.errors import UsageError
+from copilot4d.forecaster import Forecast, check_forecast_input
+from copilot4d.geometry import BeamPattern, Rays, Sweep
+from copilot4d.geometry.se3 import FloatArray
+from copilot4d.model_imagination import ModelImagination, Models
+from copilot4d.tokenizer import Tokenizer
+from copilot4d.world_model import SamplerConfig, WorldModel
+
+
+class ModelForecaster:
+    """Forecasts with a tokenizer and a world model that was trained on its tokens.
+
+    pattern: what the sensor fires, for forecasts without given rays; None: estimated from each past.
+    sampler: how frames are sampled; `guidance` and `steps` of a call take the place of its own.
+    Several futures are sampled in one batch. The weights are used where they are: move both models to a GPU first.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, world_model: WorldModel, *, name: str = "copilot4d",
+        sampler: SamplerConfig | None = None, pattern: BeamPattern | None = None,
+    ) -> None:  # fmt: skip
+        made, read = tokenizer.config, world_model.config
+        if (made.vocabulary, made.tokens) != (read.vocabulary, read.tokens):
+            raise UsageError(
+                f"the tokenizer makes {made.tokens} tokens of {made.vocabulary} codes, but the world model reads "
+                f"{read.tokens} of {read.vocabulary}: take the tokenizer that the world model was trained with"
+            )
+        if made.mode == "voxel_centres":
+            raise UsageError("a tokenizer of mode 'voxel_centres' renders no rays, so it cannot forecast sweeps")
+        self.name = name
+        self.tokenizer, self.world_model = tokenizer.eval(), world_model.eval()
+        # A window that slid looks like a training clip again: as much past, and room for as many frames.
+        self.sampler = replace(sampler or SamplerConfig(), keep_frames=read.past_frames)
+        self.pattern = pattern
+
+    @torch.no_grad()
+    def forecast(
+        self, past: Sequence[Sweep], future_poses: FloatArray, rays: Sequence[Rays] | None = None, *,
+        guidance: float = 1.0, steps: int = 10, seed: int = 0, futures: int = 1,
+    ) -> Forecast:  # fmt: skip
+        """See `Forecaster.forecast`. On given rays every ray has a depth: just behind the region's exit where nothing
+        stopped it. Without rays, the sensor's beams that came back are the points.
+        """
+        check_forecast_input(past, future_poses, rays, futures=futures)
+        world = self.imagine(past, guidance=guidance, steps=steps, seed=seed, futures=futures)
+        asked = [None] * len(future_poses) if rays is None else rays
+        frames = [world.step(pose, its_rays) for pose, its_rays in zip(future_poses, asked, strict=True)]
+        made = []
+        for future in zip(*frames, strict=True):
+            depths = tuple(frame.depths for frame in future if frame.depths is not None)
+            made.append(
+                Forecast(sweeps=tuple(frame.sweep for frame in future), depths=None if rays is None else depths)
+            )
+        return replace(made[0], alternatives=tuple(made[1:]))
+
+    @torch.no_grad()
+    def imagine(
+        self, past: Sequence[Sweep], *, guidance: float = 1.0, steps: int = 10, seed: int = 0, futures: int = 1
+    ) -> ModelImagination:
+        """See `Imaginative.imagine`: frames one at a time, with their tokens and opacities."""
+        models = Models(tokenizer=self.tokenizer, world_model=self.world_model, pattern=self.pattern)
+        sampler = replace(self.sampler, guidance=guidance, steps=steps)
+        return ModelImagination(models, past, sampler=sampler, seed=seed, futures=futures)
+
+    def with_sampler(self, **changes: Any) -> ModelForecaster:
+        """The same models with other sampling, e.g. schedule="maskgit", top_k=None."""
+        sampler = replace(self.sampler, **changes)
+        return ModelForecaster(
+            self.tokenizer, self.world_model, name=self.name, sampler=sampler, pattern=self.pattern
+        )  # fmt: skip
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides a forecast beside guidance, steps and seed, for the files that tell how it was made."""
+        return {name: getattr(self.sampler, name) for name in ("schedule", "top_k", "reverse")}
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells these weights and settings from all others."""
+        return hashlib.sha256(f"{self._weights} {sorted(self.settings.items())}".encode()).hexdigest()
+
+    @cached_property
+    def _weights(self) -> str:
+        """Of all parameters and both configurations; buffers are derived from them, or only training needs them."""
+        digest = hashlib.sha256()
+        for model in (self.tokenizer, self.world_model):
+            digest.update(repr(sorted(to_mapping(model.config).items())).encode())
+            for name, parameter in model.named_parameters():
+                digest.update(name.encode())
+                digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()

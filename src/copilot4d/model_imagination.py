@@ -1,0 +1,217 @@
+"""`ModelImagination`: tokenizer and world model, one imagined frame at a time.
+
+Axes: S futures, P past frames, H/W tokens of a frame, R rays. Every decoded scene has one frame of its own, in which
+its tokens were made: the sweep's lidar frame (token frame "own"), or the newest past sweep's ("reference"). Depths
+along a ray are the same in both, so rays are carried into the scene's frame and the depths are used in the lidar's.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from copilot4d.errors import ForecastError
+from copilot4d.forecaster import check_forecast_input, future_timestamps
+from copilot4d.geometry import BeamPattern, Rays, Sweep, se3
+from copilot4d.geometry.se3 import FloatArray
+from copilot4d.imagination import ImaginedFrame
+from copilot4d.tokenizer import Tokenizer, estimate_beam_pattern
+from copilot4d.world_model import Rollout, SamplerConfig, WorldModel
+
+MASK63 = (1 << 63) - 1  # what a torch generator takes as a seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """What every imagination of a forecaster shares and none changes."""
+
+    tokenizer: Tokenizer
+    world_model: WorldModel
+    pattern: BeamPattern | None  # of the sensor; None: estimated from each past
+
+    @property
+    def in_own_frames(self) -> bool:
+        """Whether each sweep is tokenised in its own lidar frame."""
+        return self.world_model.config.token_frame == "own"
+
+    def encode(self, sweeps: Sequence[Sweep], world_from_reference: FloatArray) -> Tensor:
+        """(P, H, W) tokens of sweeps, in their own frames or in the reference frame."""
+        if not self.in_own_frames:
+            reference_from_world = se3.invert(world_from_reference)
+            sweeps = [replace(sweep, points=sweep.points_in(reference_from_world)) for sweep in sweeps]
+        return self.tokenizer.encode(sweeps)
+
+    def look(
+        self, tokens: Tensor, world_from_lidar: FloatArray, world_from_reference: FloatArray, rays: Rays, seed: int
+    ) -> tuple[Seen, ...]:
+        """(S, H, W) tokens of one time -> what the rays, in that time's lidar frame, see in each of them."""
+        scene_from_lidar = (
+            se3.identity() if self.in_own_frames else se3.relative_motion(world_from_reference, world_from_lidar)
+        )
+        scene = self.tokenizer.decode(tokens)
+        in_scene = rays.transformed(scene_from_lidar)
+        seen = self.tokenizer.render(scene, [in_scene] * len(scene), seed=seed & MASK63)
+        shape = (len(tokens), len(rays))
+        depths, opacities, returned = (
+            values.view(shape).cpu().numpy() for values in (seen.answered_m, seen.opacity.clamp(0, 1), seen.returned)
+        )
+        return tuple(Seen(d, o, r) for d, o, r in zip(depths, opacities, returned, strict=True))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What R rays see in one scene: depths (R,), also where nothing returns, opacities (R,), and what returned (R,)."""
+
+    depths_m: FloatArray
+    opacity: FloatArray
+    returned: np.ndarray
+
+    def on(self, rays: Rays, world_from_lidar: FloatArray, timestamp_ns: int) -> ImaginedFrame:
+        """A point for every ray: what scoring asks for."""
+        sweep = sweep_on(rays, self.depths_m, world_from_lidar, timestamp_ns)
+        return ImaginedFrame(sweep=sweep, depths=self.depths_m, opacity=self.opacity)
+
+    def generated(self, pattern: BeamPattern, world_from_lidar: FloatArray, timestamp_ns: int) -> ImaginedFrame:
+        """The points of the beams that came back: what a sensor would give."""
+        kept = self.returned & (self.depths_m <= pattern.max_range_m)
+        sweep = sweep_on(pattern.rays()[kept], self.depths_m[kept], world_from_lidar, timestamp_ns)
+        return ImaginedFrame(sweep=sweep, opacity=self.opacity[kept])
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Frames whose tokens share a reference: a rollout, the sweeps that it began with, and that reference's pose."""
+
+    rollout: Rollout
+    sweeps: tuple[Sweep, ...]
+    world_from_reference: FloatArray
+
+    def fork(self) -> _Stretch:
+        return replace(self, rollout=self.rollout.fork())
+
+
+class ModelImagination:
+    """Futures of one past, imagined frame by frame (see `copilot4d.imagination.Imagination`).
+
+    Of the past, the newest sweeps that the world model was trained with are used. Random numbers depend on (seed,
+    future, frame, step) alone: a future is the same whether it is imagined alone or with others. When the window of
+    the world model is full, token frame "own" forgets its oldest frames; "reference" looks at the newest frames with
+    the sensor's beams, and tokenises what it saw in the frame of the newest, so that the ego stays in the region.
+    """
+
+    def __init__(
+        self, models: Models, past: Sequence[Sweep], *, sampler: SamplerConfig, seed: int, futures: int
+    ) -> None:
+        check_forecast_input(past, se3.identity((1,)), None, futures=futures)
+        self.futures = futures
+        self._models, self._seed = models, seed
+        self._sampler = sampler
+        self._frames = models.world_model.config.past_frames
+        self._past = tuple(past[-self._frames :])
+        if not any(len(sweep) for sweep in self._past):
+            raise ForecastError(
+                f"the newest {len(self._past)} sweeps are empty, and this model looks at no older ones: "
+                "there is nothing to forecast from"
+            )
+        # Estimated once, when it is first needed, for all forks.
+        self._beams = functools.cache(lambda: models.pattern or estimate_beam_pattern(self._past))
+        self._made = 0
+        self._stretches = [self._begin(self._past, range(futures))]
+
+    def step(self, world_from_lidar: FloatArray, rays: Rays | None = None) -> tuple[ImaginedFrame, ...]:
+        """The ego's next pose (4, 4) -> the next frame of every future. rays: in that frame's own lidar frame."""
+        pose = _checked_pose(world_from_lidar)
+        if rays is not None and not (np.isfinite(rays.origins).all() and np.isfinite(rays.directions).all()):
+            raise ForecastError("rays must have finite origins and directions; some here have NaN or infinity")
+        if self._stretches[0].rollout.tokens.shape[1] >= self._models.world_model.config.frames:
+            self._move_reference()
+        timestamp_ns = future_timestamps(self._past, self._made + 1)[-1]
+        tokens = torch.cat([stretch.rollout.step(pose[None])[0] for stretch in self._stretches])  # (S, H, W)
+        self._made += 1
+        asked = self.pattern.rays() if rays is None else rays
+        frames = []
+        for seen, its_tokens in zip(self._look(tokens, pose, asked), tokens, strict=True):
+            frame = (
+                seen.generated(self.pattern, pose, timestamp_ns) if rays is None else seen.on(rays, pose, timestamp_ns)
+            )
+            frames.append(replace(frame, tokens=its_tokens.cpu().numpy()))
+        return tuple(frames)
+
+    def fork(self) -> ModelImagination:
+        """A copy that goes on by itself. Models, past and tokens are shared; the network's memory of them is copied."""
+        copy: ModelImagination = object.__new__(ModelImagination)
+        copy.__dict__.update(self.__dict__)
+        copy._stretches = [stretch.fork() for stretch in self._stretches]
+        return copy
+
+    @property
+    def pattern(self) -> BeamPattern:
+        """The sensor's beams: given, or estimated from the past."""
+        return self._beams()
+
+    def _look(self, tokens: Tensor, pose: FloatArray, rays: Rays) -> list[Seen]:
+        """(S, H, W) tokens -> what each future's rays see; futures with one reference in one batch."""
+        seen: list[Seen] = []
+        for stretch in self._stretches:
+            part = tokens[len(seen) : len(seen) + len(stretch.rollout.futures)]
+            seen += self._models.look(part, pose, stretch.world_from_reference, rays, self._seed)
+        return seen
+
+    def _begin(self, sweeps: tuple[Sweep, ...], futures: Sequence[int]) -> _Stretch:
+        """A rollout of these futures after these sweeps, with its random numbers going on from the frames so far."""
+        poses = np.stack([sweep.world_from_lidar for sweep in sweeps])
+        rollout = Rollout(
+            self._models.world_model, self._models.encode(sweeps, poses[-1])[None], poses[None],
+            config=self._sampler, seed=self._seed, futures=list(futures),
+        )  # fmt: skip
+        rollout.made = self._made
+        return _Stretch(rollout, sweeps, poses[-1])
+
+    def _move_reference(self) -> None:
+        """Begin again from the newest frames, as seen by the sensor: each future has its own from now on."""
+        if self._models.in_own_frames:
+            return  # the rollout slides its window by itself
+        self._stretches = [
+            self._begin(self._newest_sweeps(stretch, row), [future])
+            for stretch in self._stretches
+            for row, future in enumerate(stretch.rollout.futures)
+        ]
+
+    def _newest_sweeps(self, stretch: _Stretch, row: int) -> tuple[Sweep, ...]:
+        """The last P frames of one future as sweeps: those it began with, or what the beams see of imagined ones."""
+        rollout, sweeps = stretch.rollout, []
+        count = rollout.tokens.shape[1]
+        for i in range(max(0, count - self._frames), count):
+            if i < len(stretch.sweeps):
+                sweeps.append(stretch.sweeps[i])
+                continue
+            pose, tokens = rollout.poses[0, i], rollout.tokens[row, i][None]
+            (seen,) = self._models.look(tokens, pose, stretch.world_from_reference, self.pattern.rays(), self._seed)
+            timestamp_ns = future_timestamps(stretch.sweeps, i - len(stretch.sweeps) + 1)[-1]
+            sweeps.append(seen.generated(self.pattern, pose, timestamp_ns).sweep)
+        return tuple(sweeps)
+
+
+def sweep_on(rays: Rays, depths_m: FloatArray, world_from_lidar: FloatArray, timestamp_ns: int) -> Sweep:
+    """The points of rays at their depths, as a sweep in the rays' own frame."""
+    return Sweep(
+        points=rays.points_at(depths_m).astype(np.float32),
+        world_from_lidar=world_from_lidar,
+        timestamp_ns=timestamp_ns,
+        origins=rays.origins.astype(np.float32) if rays.origins.any() else None,
+    )
+
+
+def _checked_pose(world_from_lidar: FloatArray) -> FloatArray:
+    pose = np.asarray(world_from_lidar, dtype=np.float64)
+    if pose.shape != (4, 4):
+        raise ForecastError(f"the ego's next pose must be (4, 4), got {pose.shape}")
+    error = float(se3.rigidity_error(pose)) if np.isfinite(pose).all() else np.inf
+    if not error <= se3.RIGID_TOLERANCE:
+        raise ForecastError(f"the ego's next pose must be a rigid motion; it is off by {error:.3g}")
+    return pose
