@@ -1,6 +1,6 @@
 """The tokenizer: point clouds to discrete tokens and back (docs/tokenizer.md)."""
 
-from copilot4d.tokenizer.beam_pattern import estimate_beam_pattern
+from copilot4d.geometry.beam_pattern import estimate_beam_pattern
 from copilot4d.tokenizer.codebook import Codebook, CodebookConfig
 from copilot4d.tokenizer.config import BackboneConfig, RenderingConfig, TokenizerConfig
 from copilot4d.tokenizer.feature_grid import FeatureGridConfig

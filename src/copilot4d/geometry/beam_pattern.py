@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from copilot4d.errors import ForecastError
-from copilot4d.geometry import BeamPattern, Sweep
+from copilot4d.geometry.rays import BeamPattern
+from copilot4d.geometry.sweep import Sweep
 
 # Of the usual spacing of neighbours. A beam that fired again lies within half a spacing of its old place, whatever
 # the phase of the turn; a beam that was missing lies a whole spacing from its neighbours.

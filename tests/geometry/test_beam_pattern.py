@@ -5,7 +5,7 @@ import pytest
 
 from copilot4d.errors import ForecastError
 from copilot4d.geometry import se3
-from copilot4d.tokenizer import estimate_beam_pattern
+from copilot4d.geometry.beam_pattern import estimate_beam_pattern
 from tests.support.scenes import beam_directions
 from tests.tokenizer.clouds import sweep_of
 
