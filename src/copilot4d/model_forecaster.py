@@ -28,7 +28,7 @@ class ModelForecaster:
 
     pattern: what the sensor fires, for forecasts without given rays; None: estimated from each past.
     sampler: how frames are sampled; `guidance` and `steps` of a call take the place of its own.
-    Several futures are sampled in one batch. The weights are used where they are: move both models to a GPU first.
+    Several futures are sampled in one batch. `to` moves both models to a device.
     """
 
     def __init__(
@@ -77,6 +77,12 @@ class ModelForecaster:
         models = Models(tokenizer=self.tokenizer, world_model=self.world_model, pattern=self.pattern)
         sampler = replace(self.sampler, guidance=guidance, steps=steps)
         return ModelImagination(models, past, sampler=sampler, seed=seed, futures=futures)
+
+    def to(self, device: str | torch.device) -> ModelForecaster:
+        """Move both models to a device, in place."""
+        self.tokenizer.to(device)
+        self.world_model.to(device)
+        return self
 
     def with_sampler(self, **changes: Any) -> ModelForecaster:
         """The same models with other sampling, e.g. schedule="maskgit", top_k=None."""

@@ -152,3 +152,33 @@ def test_fine_tuning_starts_from_a_pretrained_folder(folder, model, tmp_path):
 
     train(Starting(), toy_config(tmp_path / "run", init_from=folder, max_steps=1))
     assert torch.equal(seen[0], model.head.weight)
+
+
+def test_tensors_can_be_rounded_and_left_out(model, tmp_path):
+    """What is left out stays as the new model has it; only the names that the folder states may be missing."""
+    names = [name for name, _ in model.named_parameters()]
+    left = names[0]
+    folder = save_pretrained(
+        tmp_path / "small", model, kind="tokenizer", config={"width": 16}, card=CARD, dtype=torch.float16,
+        without=[left, "no.such.tensor"],
+    )  # fmt: skip
+    weights = load_pretrained(folder, kind="tokenizer")
+    assert weights.left_out == (left,)
+    assert left not in weights.tensors()
+    assert {t.dtype for t in weights.tensors().values() if t.is_floating_point()} == {torch.float16}
+    torch.manual_seed(4)
+    other = ToyModel()
+    before = dict(other.named_parameters())[left].clone()
+    weights.fill(other)
+    state, original = other.state_dict(), model.state_dict()
+    assert torch.equal(state[left], before)
+    for name in names[1:]:
+        assert torch.equal(state[name], original[name].half().float()), name
+
+    text = json.loads((folder / "config.json").read_text())
+    for wrong in ([], "x", [1]):
+        text["left_out"] = wrong
+        (folder / "config.json").write_text(json.dumps(text))
+        (folder / "manifest.json").unlink(missing_ok=True)
+        with pytest.raises(DataError, match=r"missing|left_out"):
+            load_pretrained(folder, kind="tokenizer").fill(ToyModel())

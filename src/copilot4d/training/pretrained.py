@@ -104,29 +104,46 @@ class Pretrained:
     kind: str
     config: Mapping[str, Any]
     conventions: Mapping[str, Any]
-    sha256: str  # of model.safetensors: the identity that token caches name
+    sha256: str  # of model.safetensors
+    left_out: tuple[str, ...] = ()  # tensors of the model that using it does not need
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """The weights, on the CPU."""
         return read_tensors(self.path / "model.safetensors")
 
     def fill(self, model: nn.Module) -> None:
-        """Put the weights into a model; names and shapes must be its own."""
+        """Put the weights into a model; names and shapes must be its own. What was left out stays as it is."""
         alone = World(device=torch.device("cpu"))
-        load_model(model, self.tensors(), alone, self.path / "model.safetensors")
+        kept = {name: tensor for name, tensor in named_state(model) if name in self.left_out}
+        load_model(model, {**kept, **self.tensors()}, alone, self.path / "model.safetensors")
 
 
 def save_pretrained(
     folder: str | Path, model: nn.Module, *, kind: str, config: Mapping[str, Any], card: ModelCard,
-    conventions: Mapping[str, Any] | None = None,
+    conventions: Mapping[str, Any] | None = None, dtype: torch.dtype | None = None, without: Sequence[str] = (),
 ) -> Path:  # fmt: skip
-    """Write a folder for the hub. An existing folder of ours is replaced, anything else is refused."""
+    """Write a folder for the hub. An existing folder of ours is replaced, anything else is refused.
+
+    dtype: of the floating tensors in the file; None: as they are. without: names of tensors that are not written, which
+    only training needs.
+    """
     folder = Path(folder)
     if folder.exists() and not (folder / MANIFEST).is_file():
         raise UsageError(f"{folder} exists and is not a pretrained folder; choose another name or remove it")
-    weights = {name: full_tensor(tensor).contiguous() for name, tensor in named_state(model)}
+    left_out = [name for name, _ in named_state(model) if name in without]
+    weights = {
+        name: _in_dtype(full_tensor(tensor), dtype).contiguous()
+        for name, tensor in named_state(model)
+        if name not in left_out
+    }
     parameters = sum(p.numel() for p in model.parameters())
-    stated = {"kind": kind, "config": dict(config), "conventions": {**CONVENTIONS, **(conventions or {})}}
+    stated: dict[str, Any] = {
+        "kind": kind,
+        "config": dict(config),
+        "conventions": {**CONVENTIONS, **(conventions or {})},
+    }
+    if left_out:
+        stated["left_out"] = left_out
     with new_folder(folder) as writing:
         save_file(weights, writing / "model.safetensors", metadata={"format": "pt"})
         (writing / "config.json").write_text(json.dumps(stated, indent=1) + "\n", encoding="utf-8")
@@ -161,7 +178,17 @@ def load_pretrained(folder: str | Path, *, kind: str) -> Pretrained:
     for name, value in CONVENTIONS.items():
         if conventions.get(name) != value:
             raise _bad(path, f"conventions.{name}", value, repr(conventions.get(name)), "use other weights")
-    return Pretrained(path=folder, kind=kind, config=stated["config"], conventions=conventions, sha256=sha256)
+    left_out = stated.get("left_out", [])
+    if not isinstance(left_out, list) or not all(isinstance(name, str) for name in left_out):
+        raise _bad(path, "left_out", "a list of names", repr(left_out)[:60], "copy the folder again")
+    return Pretrained(
+        path=folder, kind=kind, config=stated["config"], conventions=conventions, sha256=sha256,
+        left_out=tuple(left_out),
+    )  # fmt: skip
+
+
+def _in_dtype(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+    return tensor.to(dtype) if dtype is not None and tensor.is_floating_point() else tensor
 
 
 def _bad(path: Path, field: str, expected: str, found: str, remedy: str) -> DataError:
