@@ -36,7 +36,7 @@ ALLOWED = {
     "forecast": BASE
     | {"config", "forecaster", "imagination", "baselines", "rendering", "tokenizer", "world_model", "training"}
     | {"model_forecaster", "model_folder"},
-    "environment": BASE | {"forecaster", "imagination", "forecast", "datasets", "simulator", "world_model"},
+    "environment": BASE | {"forecaster", "imagination", "forecast", "datasets", "simulator", "world_model", "pictures"},
     "studio": BASE | {"forecaster", "imagination", "forecast", "datasets", "simulator", "evaluation", "pictures"},
     "doctor": BASE | {"datasets", "evaluation", "pictures"},
     "training": BASE
