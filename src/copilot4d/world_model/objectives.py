@@ -49,6 +49,14 @@ class DiffusionConfig:
         """eta as it acts: MaskGIT knows no noise."""
         return 0.0 if self.process == "maskgit" else self.eta
 
+    def share(self, objective: Objective) -> float:
+        """Of the iterations."""
+        if objective is Objective.FUTURE:
+            return self.future_probability
+        if objective is Objective.JOINT:
+            return self.joint_probability
+        return max(0.0, round(1 - self.future_probability - self.joint_probability, 9))
+
     def objective(self, u: float) -> Objective:
         """The objective of an iteration, from a uniform number in [0, 1)."""
         if u < self.future_probability:
