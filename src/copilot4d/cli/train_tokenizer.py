@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from copilot4d.cli.console import console, next_step
+from copilot4d.cli.training_drives import choose_drives
 from copilot4d.cli.training_options import RunOptions, Shown, training_config, with_changes
-from copilot4d.datasets import open_dataset
-from copilot4d.errors import UsageError
-from copilot4d.geometry import Drive
 from copilot4d.presets import preset
 from copilot4d.tokenizer.config import Mode, TokenizerConfig
 from copilot4d.training import Recipe, paper_recipe, train
@@ -61,7 +59,9 @@ def run(options: Options) -> int:
         rays_per_sweep=options.rays_per_sweep or RAYS_PER_SWEEP[options.preset],
         augmentation=options.augmentation,
     )
-    drives, held_out = choose_drives(options)
+    drives, held_out = choose_drives(
+        options.data, drives=options.drives, split=options.split, held_out=options.held_out
+    )
     task = TokenizerTask(training, drives, held_out, held_out_sweeps=options.held_out_sweeps)
     console.print(
         f"{len(task.items)} sweeps of {len(drives)} drives to learn from, {len(task.held_out)} sweeps of "
@@ -81,26 +81,3 @@ def tokenizer_config(options: Options) -> TokenizerConfig:
     """The preset's tokenizer with the changes that were asked for."""
     config = with_changes(preset(options.preset).tokenizer, options.config)
     return config if options.mode is None else dataclasses.replace(config, mode=options.mode)
-
-
-def choose_drives(options: Options) -> tuple[list[Drive], list[Drive]]:
-    """Drives to train on, and drives to score on; no drive is both."""
-    train_on: list[Drive] = []
-    held_out: list[Drive] = []
-    known: set[str] = set()
-    for path in options.data:
-        dataset = open_dataset(path)
-        known |= set(dataset.names)
-        members = set(dataset.split(options.split).names) if options.split is not None else set(dataset.names)
-        for name in dataset.names:
-            if name in options.held_out:
-                held_out.append(dataset[name])
-            elif name in members and (not options.drives or name in options.drives):
-                train_on.append(dataset[name])
-    for flag, names in (("--held-out", options.held_out), ("--drives", options.drives)):
-        missing = [name for name in names if name not in known]
-        if missing:
-            raise UsageError(f"{flag} {' '.join(missing)}: no such drive; there are {', '.join(sorted(known)[:12])}")
-    if not train_on:
-        raise UsageError("no drive is left to train on; look at --drives, --split and --held-out")
-    return train_on, held_out

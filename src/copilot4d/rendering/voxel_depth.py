@@ -19,9 +19,10 @@ from torch.nn import functional
 from copilot4d.errors import UsageError
 from copilot4d.geometry import VoxelGrid
 from copilot4d.rendering.ray_batch import RayBatch
-from copilot4d.rendering.voxel_walk import LN_2, render_backward, render_forward
+from copilot4d.rendering.voxel_walk import LN_2, composite_crossings, cross_voxels, scatter_slopes
 
 CROSSINGS_AT_ONCE = 1 << 22
+RAYS_AT_ONCE = 1 << 16
 
 
 class VoxelDepths(NamedTuple):
@@ -43,7 +44,11 @@ def voxel_depths(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid)
     if steps.shape != rays.scenes.shape:
         raise UsageError(f"each ray needs its step of time: {tuple(steps.shape)} for {len(rays)} rays")
     if logits.device.type == "cpu" and logits.dtype == torch.float32:
-        return VoxelDepths(*_Walk.apply(logits, rays, steps, grid))  # type: ignore[no-untyped-call]
+        parts = [
+            _Walk.apply(logits, rays[i : i + RAYS_AT_ONCE], steps[i : i + RAYS_AT_ONCE], grid)  # type: ignore[no-untyped-call]
+            for i in range(0, max(1, len(rays)), RAYS_AT_ONCE)
+        ]
+        return VoxelDepths(*(torch.cat(values) for values in zip(*parts, strict=True)))
     return sorted_voxel_depths(logits, rays, steps, grid)
 
 
@@ -99,27 +104,24 @@ def _voxels(logits: Tensor) -> tuple[int, int, int]:
 class _Walk(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> tuple[Tensor, ...]:
-        walks = _walk_arguments(rays, steps, grid)
-        expected, median, opacity = (np.empty(len(rays)) for _ in range(3))
-        render_forward(logits.detach().numpy(), *walks, expected, median, opacity)
-        ctx.walks, ctx.expected = walks, expected  # in full precision: the backward pass subtracts from it
-        ctx.save_for_backward(logits)
-        depths = tuple(torch.from_numpy(v.astype(np.float32)) for v in (expected, median, opacity))
+        entry, leave = rays.span(grid)
+        crossings = cross_voxels(
+            rays.origins.numpy(), rays.directions.numpy(), rays.scenes.numpy(), steps.numpy(), entry.numpy(),
+            leave.numpy(), np.array(grid.minimum), np.array(grid.cell_size), np.array(logits.shape),
+        )  # fmt: skip
+        slopes = np.empty(len(crossings.voxels) if ctx.needs_input_grad[0] else 0, dtype=np.float32)
+        depths = tuple(torch.empty(len(rays)) for _ in range(3))
+        composite_crossings(
+            logits.detach().contiguous().view(-1).numpy(), *crossings, entry.numpy(), grid.cell_size[0],
+            *(d.numpy() for d in depths), slopes,
+        )  # fmt: skip
+        ctx.crossings, ctx.slopes, ctx.shape = crossings, slopes, logits.shape
         ctx.mark_non_differentiable(*depths[1:])
         return depths
 
     @staticmethod
     def backward(ctx: Any, *incoming: Tensor) -> tuple[Tensor, None, None, None]:
-        (logits,) = ctx.saved_tensors
-        gradient = torch.zeros_like(logits)
-        given = incoming[0].contiguous().numpy()
-        render_backward(logits.detach().numpy(), *ctx.walks, ctx.expected, given, gradient.numpy())
+        gradient = torch.zeros(ctx.shape)
+        firsts, voxels, _ = ctx.crossings
+        scatter_slopes(firsts, voxels, ctx.slopes, incoming[0].contiguous().numpy(), gradient.view(-1).numpy())
         return gradient, None, None, None
-
-
-def _walk_arguments(rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> tuple[Any, ...]:
-    entry, leave = rays.span(grid)
-    return (
-        rays.origins.numpy(), rays.directions.numpy(), rays.scenes.numpy(), steps.numpy(), entry.numpy(),
-        leave.numpy(), np.array(grid.minimum), np.array(grid.cell_size), np.array(grid.shape),
-    )  # fmt: skip

@@ -1,136 +1,147 @@
 """Rays from voxel to voxel through densities that are constant inside each: exact depths, and their gradient.
 
-The kernels behind `voxel_depth` on the CPU. Densities lie as logits in an array (B, X/f, Y/f, f, f, T, Z), the order in
-which a 2D network with `f` x `f` voxel columns per map cell puts them out: no copy in another order is ever made.
+The kernels behind `voxel_depths` on the CPU. Densities lie as logits in an array (B, X/f, Y/f, f, f, T, Z), the order
+in which a 2D network with `f` x `f` voxel columns per map cell puts them out: no copy in another order is ever made.
+Finding the voxels comes first, reading them second: reads that do not wait for each other hide the memory's latency.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from copilot4d.compiled import compiled
 
 LN_2 = float(np.log(2.0))
-NOTHING_LEFT = 14.0  # optical depth at which fewer than one in a million pass: the walk ends
+NOTHING_LEFT = 1e-6  # of a ray: what is behind does not count
+
+
+class Crossings(NamedTuple):
+    """The voxels that R rays cross, ray after ray, near to far: ray r has firsts[r] ... firsts[r + 1] - 1."""
+
+    firsts: NDArray[np.int64]  # (R + 1,)
+    voxels: NDArray[np.int64]  # (S,) position in the flat logits
+    lengths_m: NDArray[np.float32]  # (S,) of the way through each
+
+
+def cross_voxels(
+    origins: NDArray[Any], directions: NDArray[Any], scenes: NDArray[np.int64], steps: NDArray[np.int64],
+    entry: NDArray[Any], leave: NDArray[Any], minimum: NDArray[Any], size: NDArray[Any], sizes: NDArray[np.int64],
+) -> Crossings:  # fmt: skip
+    """sizes: (7,) the shape of the logits."""
+    shape = np.array([sizes[1] * sizes[3], sizes[2] * sizes[4], sizes[6]])
+    arguments = (origins, directions, scenes, steps, entry, leave, minimum, size, shape, sizes)
+    nothing, none = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+    firsts = np.zeros(len(origins) + 1, dtype=np.int64)
+    _walk(*arguments, firsts, nothing, none, False)
+    firsts = np.cumsum(firsts)
+    voxels, lengths_m = np.empty(firsts[-1], dtype=np.int64), np.empty(firsts[-1], dtype=np.float32)
+    _walk(*arguments, firsts, voxels, lengths_m, True)
+    return Crossings(firsts, voxels, lengths_m)
 
 
 @compiled
-def softplus(x: float) -> float:
-    """log(1 + e^x) without overflow."""
-    return x + np.log1p(np.exp(-x)) if x > 0.0 else np.log1p(np.exp(x))
-
-
-@compiled
-def mean_passage(tau: float) -> float:
-    """(1 - e^-tau) / tau: which part of a voxel of optical depth tau a ray passes on average."""
-    if tau < 1e-3:
-        return 1.0 - tau / 2.0 + tau * tau / 6.0
-    return -np.expm1(-tau) / tau
-
-
-@compiled
-def mean_passage_slope(tau: float) -> float:
-    """The derivative of `mean_passage`."""
-    if tau < 1e-2:
-        return -0.5 + tau / 3.0 - tau * tau / 8.0 + tau * tau * tau / 30.0
-    return (np.exp(-tau) * (1.0 + tau) - 1.0) / (tau * tau)
-
-
-@compiled
-def _enter(origin: Any, direction: Any, near: float, minimum: Any, size: Any, shape: Any, walk: Any) -> None:
-    """Set (3, 3) `walk`: the first cell, the depth of the next crossing and the stride of crossings, per axis."""
-    for axis in range(3):
-        walk[1, axis] = walk[2, axis] = np.inf
-        position = (origin[axis] + near * direction[axis] - minimum[axis]) / size[axis]
-        cell = min(max(np.floor(position), 0.0), shape[axis] - 1.0)
-        walk[0, axis] = cell
-        if direction[axis] != 0.0:
-            edge = minimum[axis] + (cell + (1.0 if direction[axis] > 0 else 0.0)) * size[axis]
-            walk[1, axis] = (edge - origin[axis]) / direction[axis]
-            walk[2, axis] = size[axis] / abs(direction[axis])
-
-
-@compiled
-def _next_axis(walk: Any) -> int:
-    axis = 0
-    if walk[1, 1] < walk[1, axis]:
-        axis = 1
-    if walk[1, 2] < walk[1, axis]:
-        axis = 2
-    return axis
-
-
-@compiled
-def _advance(walk: Any, axis: int, direction: Any, shape: Any) -> bool:
-    """To the next cell; False where it lies outside."""
-    walk[0, axis] += 1.0 if direction[axis] > 0 else -1.0
-    walk[1, axis] += walk[2, axis]
-    return 0.0 <= walk[0, axis] < shape[axis]
-
-
-@compiled
-def render_forward(
-    logits: Any, origins: Any, directions: Any, scenes: Any, steps: Any, entry: Any, leave: Any, minimum: Any,
-    size: Any, shape: Any, expected: Any, median: Any, opacity: Any,
+def _walk(
+    origins: Any, directions: Any, scenes: Any, steps: Any, entry: Any, leave: Any, minimum: Any, size: Any,
+    shape: Any, sizes: Any, firsts: Any, voxels: Any, lengths_m: Any, write: bool,
 ) -> None:  # fmt: skip
-    """Write (R,) expected depth, median depth (infinite where less than half is stopped) and opacity."""
-    fold, walk = logits.shape[3], np.empty((3, 3))
+    """Count each ray's crossings into firsts[r + 1], or write them from firsts[r] on (Amanatides and Woo)."""
+    fold, steps_of_time, levels = sizes[3], sizes[5], sizes[6]
+    cell, ahead = np.empty(3, dtype=np.int64), np.empty(3, dtype=np.int64)
+    crossing, stride = np.empty(3), np.empty(3)
     for r in range(len(origins)):
-        near, far = float(entry[r]), float(leave[r])
-        expected[r], median[r], opacity[r] = near, np.inf, 0.0
-        if not far > near:
+        here, far = float(entry[r]), float(leave[r])
+        if not far > here:
             continue
-        _enter(origins[r], directions[r], near, minimum, size, shape, walk)
-        here, passed, depth, b, t = near, 0.0, near, scenes[r], steps[r]
+        for axis in range(3):
+            direction = float(directions[r, axis])
+            crossing[axis] = stride[axis] = np.inf
+            position = (origins[r, axis] + here * direction - minimum[axis]) / size[axis]
+            cell[axis] = min(max(int(np.floor(position)), 0), shape[axis] - 1)
+            ahead[axis] = 1 if direction > 0 else -1
+            if direction != 0.0:
+                edge = minimum[axis] + (cell[axis] + (1 if direction > 0 else 0)) * size[axis]
+                crossing[axis] = (edge - origins[r, axis]) / direction
+                stride[axis] = size[axis] / abs(direction)
+        number = firsts[r] if write else 0
         while here < far:
-            axis = _next_axis(walk)
-            end = max(here, min(walk[1, axis], far))
-            x, y, z = int(walk[0, 0]), int(walk[0, 1]), int(walk[0, 2])
-            length = end - here
-            density = softplus(logits[b, x // fold, y // fold, x % fold, y % fold, t, z]) / size[0]
-            tau = density * length
-            depth += np.exp(-passed) * length * mean_passage(tau)
-            if passed < LN_2 <= passed + tau:
-                median[r] = here + (LN_2 - passed) / density
-            passed += tau
+            axis = 0
+            if crossing[1] < crossing[axis]:
+                axis = 1
+            if crossing[2] < crossing[axis]:
+                axis = 2
+            end = max(here, min(crossing[axis], far))
+            if write:
+                x, y = cell[0], cell[1]
+                column = (scenes[r] * sizes[1] + x // fold) * sizes[2] + y // fold
+                column = (column * fold + x % fold) * fold + y % fold
+                voxels[number] = (column * steps_of_time + steps[r]) * levels + cell[2]
+                lengths_m[number] = end - here
+            number += 1
             here = end
-            if passed > NOTHING_LEFT or not _advance(walk, axis, directions[r], shape):
+            cell[axis] += ahead[axis]
+            crossing[axis] += stride[axis]
+            if cell[axis] < 0 or cell[axis] >= shape[axis]:
                 break
-        expected[r], opacity[r] = depth, -np.expm1(-passed)
+        if not write:
+            firsts[r + 1] = number
 
 
 @compiled
-def render_backward(
-    logits: Any, origins: Any, directions: Any, scenes: Any, steps: Any, entry: Any, leave: Any, minimum: Any,
-    size: Any, shape: Any, expected: Any, incoming: Any, out: Any,
+def composite_crossings(
+    logits: Any, firsts: Any, voxels: Any, lengths_m: Any, entry: Any, unit_m: float, expected: Any, median: Any,
+    opacity: Any, slopes: Any,
 ) -> None:  # fmt: skip
-    """Add the gradient of sum_r incoming_r expected_r to `out`, an array like `logits`.
+    """Write (R,) expected depth, median depth (infinite where less than half is stopped) and opacity.
 
-    With T_i what reaches voxel i, L_i its length and m the mean passage, D = near + sum_i T_i L_i m(tau_i), so that
-    dD / dtau_i = T_i L_i m'(tau_i) - (what the ray goes on average behind voxel i).
+    slopes: (S,) gets d expected / d logit of each crossing; (0,) where nobody asks. With T_i what reaches voxel i, L_i
+    its length and m(tau) = (1 - e^-tau) / tau the part of it that a ray passes on average, D = near + sum_i T_i L_i
+    m(tau_i), so that dD / dtau_i = T_i L_i m'(tau_i) - (how far the ray goes on average behind voxel i).
     """
-    fold, walk = logits.shape[3], np.empty((3, 3))
-    for r in range(len(origins)):
-        near, far = float(entry[r]), float(leave[r])
-        if incoming[r] == 0.0 or not far > near:
-            continue
-        _enter(origins[r], directions[r], near, minimum, size, shape, walk)
-        here, passed, behind, b, t = near, 0.0, float(expected[r]) - near, scenes[r], steps[r]
-        while here < far:
-            axis = _next_axis(walk)
-            end = max(here, min(walk[1, axis], far))
-            x, y, z = int(walk[0, 0]), int(walk[0, 1]), int(walk[0, 2])
-            length = end - here
-            logit = float(logits[b, x // fold, y // fold, x % fold, y % fold, t, z])
-            tau = softplus(logit) * length / size[0]
-            reached = np.exp(-passed)
-            behind -= reached * length * mean_passage(tau)
-            slope = reached * length * mean_passage_slope(tau) - behind
-            rise = length / size[0] / (1.0 + np.exp(-logit))  # d tau / d logit
-            out[b, x // fold, y // fold, x % fold, y % fold, t, z] += incoming[r] * slope * rise
-            passed += tau
-            here = end
-            if passed > NOTHING_LEFT or not _advance(walk, axis, directions[r], shape):
-                break
+    wanted = len(slopes) > 0
+    gone = np.empty(1)
+    for r in range(len(entry)):
+        first, last = firsts[r], firsts[r + 1]
+        if wanted and last - first > len(gone):
+            gone = np.empty(2 * (last - first))
+        near = float(entry[r])
+        depth, here, reached, median[r] = 0.0, near, 1.0, np.inf
+        end = first
+        while end < last and reached > NOTHING_LEFT:
+            logit, length = float(logits[voxels[end]]), float(lengths_m[end])
+            rise = np.exp(-abs(logit))
+            softplus = np.log1p(rise) + max(logit, 0.0)
+            tau = softplus * length / unit_m
+            passed = np.exp(-tau)
+            small = tau < 1e-2
+            part = 1.0 - tau * (0.5 - tau * (1.0 / 6.0 - tau / 24.0)) if small else (1.0 - passed) / tau
+            depth += reached * length * part
+            if reached > 0.5 >= reached * passed:
+                median[r] = here + np.log(2.0 * reached) / softplus * unit_m
+            if wanted:
+                bend = -0.5 + tau * (1.0 / 3.0 - tau * (0.125 - tau / 30.0)) if small else (passed - part) / tau
+                sigmoid = 1.0 / (1.0 + rise) if logit > 0 else rise / (1.0 + rise)
+                gone[end - first] = depth
+                slopes[end] = length / unit_m * sigmoid
+                lengths_m[end] = reached * length * bend  # this crossing's length is not needed any more
+            reached *= passed
+            here += length
+            end += 1
+        if wanted:
+            for i in range(first, end):
+                slopes[i] *= lengths_m[i] - (depth - gone[i - first])
+            for i in range(end, last):
+                slopes[i] = 0.0
+        expected[r], opacity[r] = near + depth, 1.0 - reached
+
+
+@compiled
+def scatter_slopes(firsts: Any, voxels: Any, slopes: Any, incoming: Any, out: Any) -> None:
+    """out[voxel] += incoming of its ray times the slope of the crossing."""
+    for r in range(len(incoming)):
+        weight = incoming[r]
+        if weight != 0.0:
+            for i in range(firsts[r], firsts[r + 1]):
+                out[voxels[i]] += weight * slopes[i]

@@ -1,0 +1,93 @@
+"""`Occupancy4dConfig`: everything that decides a 4D-Occ network's weights and their meaning; and its presets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from copilot4d.errors import UsageError
+from copilot4d.geometry import VoxelGrid
+
+DepthKind = Literal["expected", "median"]
+
+
+def mini_grid() -> VoxelGrid:
+    """The mini tokenizer's region and voxels: 64 m x 64 m x 8 m, 25 cm a side."""
+    return VoxelGrid.from_bounds((-32.0, -32.0, -4.0), (32.0, 32.0, 4.0), shape=(256, 256, 32))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Occupancy4dConfig:
+    """A 4D-Occ network: a 2D encoder-decoder over the bird's-eye map, with heights and times as channels."""
+
+    grid: VoxelGrid = field(default_factory=mini_grid)
+    past_frames: int = 5
+    future_frames: int = 5
+    fold: int = 2  # voxel columns a side of one cell of the finest map
+    dims: tuple[int, ...] = (64, 128, 192)  # channels of each level; each has half the cells a side of the one before
+    blocks: tuple[int, ...] = (1, 2, 4)  # residual blocks of each level, on the way down
+    up_blocks: tuple[int, ...] = (1, 1)  # on the way up, of each level but the lowest
+    dilations: tuple[int, ...] = (1, 2)  # of the lowest level's blocks, in turn
+    initial_logit: float = -4.0  # of every voxel: a ray passes 55 of them before half of it is stopped
+    depth: DepthKind = "expected"  # what a forecast answers: the expected depth, as published, or the median
+    min_opacity: float = 0.5  # below it a ray has no return
+
+    def __post_init__(self) -> None:
+        levels = len(self.dims)
+        if levels < 1 or len(self.blocks) != levels or len(self.up_blocks) != levels - 1:
+            raise UsageError(
+                f"--dims and --blocks need one value per level and --up-blocks one less, got {self.dims}, "
+                f"{self.blocks} and {self.up_blocks}"
+            )
+        if min(self.past_frames, self.future_frames, self.fold, *self.dims, *self.dilations) < 1:
+            raise UsageError("--past-frames, --future-frames, --fold, --dims and --dilations must be at least 1")
+        unit = self.fold * 2 ** (levels - 1)
+        if self.grid.shape[0] % unit or self.grid.shape[1] % unit:
+            raise UsageError(
+                f"the grid's x and y cells {self.grid.shape[:2]} must divide by --fold x 2^(levels - 1) = {unit}"
+            )
+        if self.depth not in get_args(DepthKind):
+            raise UsageError(f"--depth is one of {', '.join(get_args(DepthKind))}, got {self.depth!r}")
+        if not 0 < self.min_opacity <= 1:
+            raise UsageError(f"--min-opacity must lie in (0, 1], got {self.min_opacity}")
+
+    @property
+    def map_size(self) -> tuple[int, int]:
+        """Cells of the finest map, along x and y."""
+        return (self.grid.shape[0] // self.fold, self.grid.shape[1] // self.fold)
+
+    @property
+    def input_channels(self) -> int:
+        """Binary voxels over one cell of the finest map."""
+        return self.fold**2 * self.past_frames * self.grid.shape[2]
+
+
+def paper() -> Occupancy4dConfig:
+    """About the original's size: 20 cm voxels, and 140.8 m instead of its 140 m, which halves evenly."""
+    grid = VoxelGrid.from_bounds((-70.4, -70.4, -4.5), (70.4, 70.4, 4.5), shape=(704, 704, 45))
+    return Occupancy4dConfig(
+        grid=grid, dims=(96, 192, 256, 256), blocks=(2, 2, 4, 6), up_blocks=(2, 2, 2), dilations=(1, 2, 4)
+    )
+
+
+def mini() -> Occupancy4dConfig:
+    """Trains on one CPU core within hours, in the mini tokenizer's region."""
+    return Occupancy4dConfig()
+
+
+def tiny() -> Occupancy4dConfig:
+    """Seconds, for tests: 2 + 2 frames."""
+    grid = VoxelGrid.from_bounds((-16.0, -16.0, -3.0), (16.0, 16.0, 3.0), shape=(64, 64, 12))
+    return Occupancy4dConfig(
+        grid=grid, past_frames=2, future_frames=2, dims=(16, 32), blocks=(1, 1), up_blocks=(1,)
+    )  # fmt: skip
+
+
+PRESETS = {"paper": paper, "mini": mini, "tiny": tiny}
+
+
+def occupancy_4d_preset(name: str) -> Occupancy4dConfig:
+    """A preset by its name."""
+    if name not in PRESETS:
+        raise UsageError(f"--preset is one of {', '.join(PRESETS)}, got {name!r}")
+    return PRESETS[name]()
