@@ -46,7 +46,7 @@ class Options:
     """
 
     model: Path
-    """A run of `copilot4d train tokenizer` (its best checkpoint is used), or a checkpoint."""
+    """A run of `copilot4d train tokenizer` (its best checkpoint is used), a checkpoint, or a shared folder."""
     data: Path
     """The data set; its format is recognised."""
     out: Path
@@ -106,8 +106,8 @@ def run(options: Options) -> int:
     summary = tally.summary()
     report = {
         "model": str(options.model),
-        "checkpoint_step": loaded.checkpoint.step,
-        "model_sha256": loaded.checkpoint.model_sha256,
+        "checkpoint_step": loaded.step,
+        "model_sha256": loaded.sha256,
         "data": f"{dataset.format}: {options.data}",
         "drives": list(dataset.names),
         "every": options.every,

@@ -106,6 +106,18 @@ def window_at(drive: Drive, reference: int, setting: str) -> Window:
     return _window(drive.name, reference, _slots(drive), frame_rule(drive, setting))
 
 
+def spaced_windows(drive: Drive, *, n_in: int, n_out: int, step: int, every: int = 1) -> list[Window]:
+    """The complete windows of `n_in` + `n_out` frames, `step` sweeps apart, around each `every`-th frame of a drive.
+
+    The protocol's windows of a setting are those of its own step; training may take others. No window spans a gap.
+    """
+    if min(n_in, step, every) < 1 or n_out < 0:
+        raise UsageError(f"windows need n_in, step and every of at least 1, got {n_in}, {step} and {every}")
+    slots, rule = _slots(drive), FrameRule(n_in=n_in, n_out=n_out, step=step, keyframes=False)
+    windows = (_window(drive.name, reference, slots, rule) for reference in range(0, len(drive), every))
+    return [window for window in windows if window.complete]
+
+
 def read_clip(drive: Drive, window: Window) -> Clip:
     """Read the sweeps of a window, without the returns from the ego vehicle's own body."""
     return Clip(

@@ -1,37 +1,53 @@
-"""A trained tokenizer from its run or checkpoint folder."""
+"""A trained tokenizer from its run, its checkpoint, or the folder in which it was shared."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from copilot4d.config import from_mapping
+import torch
+
+from copilot4d.config import from_mapping, to_mapping
 from copilot4d.errors import DataError, UsageError
 from copilot4d.tokenizer.config import TokenizerConfig
 from copilot4d.tokenizer.tokenizer import Tokenizer
 from copilot4d.training.checkpoint import Checkpoint, CheckpointStore, open_checkpoint
+from copilot4d.training.pretrained import load_pretrained
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedTokenizer:
-    """A tokenizer in evaluation mode, and the checkpoint that it came from."""
+    """A tokenizer in evaluation mode, and where it came from."""
 
     tokenizer: Tokenizer
-    checkpoint: Checkpoint
+    path: Path  # the checkpoint or the shared folder
+    sha256: str  # `tokenizer_sha256` of the weights in use: the identity that token caches and world models name
+    checkpoint: Checkpoint | None  # None for a shared folder
+
+    @property
+    def step(self) -> int | None:
+        """Updates that it was trained for, where that is known."""
+        return None if self.checkpoint is None else self.checkpoint.step
 
 
 def load_tokenizer(folder: str | Path) -> LoadedTokenizer:
-    """From a checkpoint, or from a run: its best checkpoint, or the newest where none was scored. Averaged weights
-    where there are.
+    """From a checkpoint, from a run (its best checkpoint, or the newest where none was scored), or from a folder of
+    `save_pretrained`. Averaged weights where there are.
     """
-    checkpoint = _checkpoint(Path(folder))
-    if checkpoint.content.get("task") != "tokenizer":
-        raise UsageError(f"{checkpoint.path} holds a {checkpoint.content.get('task')}, not a tokenizer")
-    config = checkpoint.content.get("config", {}).get("task", {}).get("tokenizer")
-    if not isinstance(config, dict):
-        raise DataError(checkpoint.path / "manifest.json", "config.task.tokenizer", expected="a configuration",
-                        found="none", remedy="pass a checkpoint that `copilot4d train tokenizer` wrote")  # fmt: skip
-    tokenizer = Tokenizer(from_mapping(TokenizerConfig, config, source=checkpoint.path / "manifest.json"))
+    folder = Path(folder)
+    if (folder / "config.json").is_file():
+        shared = load_pretrained(folder, kind="tokenizer")
+        tokenizer = Tokenizer(from_mapping(TokenizerConfig, shared.config, source=folder / "config.json"))
+        shared.fill(tokenizer)
+        return LoadedTokenizer(
+            tokenizer=tokenizer.eval(), path=folder, sha256=tokenizer_sha256(tokenizer), checkpoint=None
+        )
+    checkpoint = _checkpoint(folder)
+    tokenizer = Tokenizer(_config(checkpoint))
     tensors = checkpoint.tensors("model")
     if checkpoint.has("ema"):
         tensors |= checkpoint.tensors("ema")
@@ -41,7 +57,34 @@ def load_tokenizer(folder: str | Path) -> LoadedTokenizer:
         found = " ".join(str(error).split())[:300]
         raise DataError(checkpoint.path / "model.safetensors", "weights", expected="those of its own configuration",
                         found=found, remedy="copy the checkpoint again") from error  # fmt: skip
-    return LoadedTokenizer(tokenizer=tokenizer.eval(), checkpoint=checkpoint)
+    return LoadedTokenizer(
+        tokenizer=tokenizer.eval(), path=checkpoint.path, sha256=tokenizer_sha256(tokenizer), checkpoint=checkpoint
+    )
+
+
+def tokenizer_sha256(tokenizer: Tokenizer) -> str:
+    """The identity of a tokenizer: its weights as they are in use, and what else decides its tokens.
+
+    The same whether it came from a checkpoint, its moving average or a shared folder; a file's hash would not be.
+    """
+    config = to_mapping(tokenizer.config)
+    deciding = {name: config[name] for name in ("grid", "empty_pillar", "backbone")}
+    digest = hashlib.sha256(json.dumps(deciding, sort_keys=True).encode())
+    for name, parameter in tokenizer.named_parameters():
+        digest.update(name.encode())
+        digest.update(parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _config(checkpoint: Checkpoint) -> TokenizerConfig:
+    if checkpoint.content.get("task") != "tokenizer":
+        raise UsageError(f"{checkpoint.path} holds a {checkpoint.content.get('task')}, not a tokenizer")
+    stated: Mapping[str, Any] = checkpoint.content.get("config", {}).get("task", {})
+    config = stated.get("tokenizer")
+    if not isinstance(config, dict):
+        raise DataError(checkpoint.path / "manifest.json", "config.task.tokenizer", expected="a configuration",
+                        found="none", remedy="pass a checkpoint that `copilot4d train tokenizer` wrote")  # fmt: skip
+    return from_mapping(TokenizerConfig, config, source=checkpoint.path / "manifest.json")
 
 
 def _checkpoint(folder: Path) -> Checkpoint:

@@ -1,65 +1,103 @@
 """The token cache: every drive through the tokenizer once, in several augmented variants, before a world model trains.
 
-One safetensors file per drive, whose tensors are named `variant/name`: whatever the encoder gives for a drive (tokens),
-and the variant's poses and timestamps. `manifest.json` names the tokenizer's hash, the data's fingerprint and the
-augmentations; a cache made by another tokenizer or from other data is refused with the command that makes a new one.
+One safetensors file per drive, whose tensors are named `variant/name`:
+
+    tokens             own: (frames, H, W); reference: (clips, T, H, W); int16
+    clip_frames        reference only: (clips, T) which frames of the drive; references, intervals (clips,)
+    world_from_lidar   (frames, 4, 4) float64, of the variant
+    timestamps_ns      (frames,)
+
+`manifest.json` names the tokenizer's hash, the frame that tokens are in, the drives and their fingerprints. A cache of
+another tokenizer or of other data is refused with the command that makes a new one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, get_args
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from copilot4d.config import from_mapping, to_mapping
-from copilot4d.errors import DataError, TrainingError, UsageError
-from copilot4d.geometry import Drive
-from copilot4d.progress import Track, silent
+from copilot4d.errors import DataError, UsageError
+from copilot4d.geometry import Drive, VoxelGrid
 from copilot4d.training.augmentation import Augmentation, AugmentationConfig
 from copilot4d.training.counter import SampleKey, counter_generator, stream_key
-from copilot4d.training.distributed import World
-from copilot4d.training.sealed_folder import (
-    MANIFEST,
-    fsync,
-    no_space_left,
-    open_sealed,
-    read_manifest,
-    safe_member,
-    seal,
-)
+from copilot4d.training.sealed_folder import MANIFEST, open_sealed, read_manifest, safe_member
+from copilot4d.world_model.actions import TokenFrame
 
 KIND = "copilot4d.tokens"
 VERSION = 1
-
-EncodeDrive = Callable[[Drive], Mapping[str, torch.Tensor]]
+ONLY_CLIPS = ("intervals", "past_frames", "future_frames", "reference_every")  # what tokens in their own frame ignore
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCacheConfig:
     """What is cached. Variant 0 is the drive as it is; the others are augmented."""
 
-    tokenizer_sha256: str  # of the tokenizer's model.safetensors
-    data_fingerprint: str
+    tokenizer_sha256: str  # of `load_tokenizer.tokenizer_sha256`
+    vocabulary: int
+    token_shape: tuple[int, int]  # of a sweep, along x and y
+    grid: VoxelGrid  # the tokenizer's
+    token_frame: TokenFrame = "own"
+    intervals: tuple[str, ...] = ("protocol",)  # between two frames of a clip: "0.2s", "2" frames of the log
+    past_frames: int = 5
+    future_frames: int = 5
+    reference_every: int = 5  # frames of the log from one clip's reference to the next one's
     variants: int = 1
     augmentation: AugmentationConfig
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.variants < 1:
-            raise UsageError(f"--variants must be at least 1, got {self.variants}")
+        if self.token_frame not in get_args(TokenFrame):
+            raise UsageError(f"--token-frame is one of {', '.join(get_args(TokenFrame))}, got {self.token_frame!r}")
+        for name in ("variants", "past_frames", "future_frames", "reference_every"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
+        if not self.intervals:
+            raise UsageError("--intervals needs at least one interval, such as 0.2s")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the tokens on disk."""
+        return torch.int16 if self.vocabulary <= 1 << 15 else torch.int32
 
     def variant(self, drive_name: str, variant: int) -> Augmentation:
         """The augmentation of one variant of one drive: by the seed, the name and the number alone."""
         if variant == 0:
             return Augmentation()
         return self.augmentation.draw(counter_generator(self.seed, "variant", stream_key(drive_name), variant))
+
+    def identity(self, drive: Drive, intervals: Sequence[int]) -> str:
+        """All that decides the tokens of a drive, as a text: a drive whose file says the same is not made again."""
+        stated = to_mapping(self)
+        stated["intervals"] = list(intervals)
+        if self.token_frame == "own":
+            stated = {name: value for name, value in stated.items() if name not in ONLY_CLIPS}
+        return json.dumps({"drive": drive.name, "data": drive_fingerprint(drive), **stated}, sort_keys=True)
+
+
+class DriveEncoder(Protocol):
+    """Makes the tokens of a drive. `tokenize_drives.ClipEncoder` is the real one."""
+
+    def intervals(self, drive: Drive) -> tuple[int, ...]:
+        """The intervals of its clips, in frames of this drive's log."""
+        ...
+
+    def count(self, drive: Drive) -> int:
+        """How many sweeps `encode` will go through."""
+        ...
+
+    def encode(self, drive: Drive) -> Generator[None, None, Mapping[str, torch.Tensor]]:
+        """Yields once per sweep, for the progress bar, and returns the tensors to keep."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,151 +107,114 @@ class CachedDrive:
     name: str
     file: str
     frames: int
+    clips: int  # cached ones; 0 where every sweep is in its own frame
+    intervals: tuple[int, ...]  # in frames of the log: those of its clips, or those to train with
+    format: str  # of the data set: it decides which sweeps are neighbours
+    split: str | None
+    held_out: bool  # not to be trained on
+    fingerprint: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Content:
+class CacheContent:
     """What the manifest of a cache says."""
 
     config: TokenCacheConfig
+    command: str  # that made it
     drives: tuple[CachedDrive, ...]
-
-
-def write_token_cache(
-    folder: Path, drives: Sequence[Drive], encode: EncodeDrive, config: TokenCacheConfig, world: World,
-    *, track: Track = silent,
-) -> Path:  # fmt: skip
-    """Tokenise drives into a folder. An interrupted run goes on with the drives that are missing.
-
-    Under torchrun each rank takes every n-th drive; the folder must be one that all ranks see.
-    """
-    names = [drive.name for drive in drives]
-    if len(set(names)) != len(names):
-        raise UsageError("two drives have the same name; a token cache needs one name per drive")
-    folder.mkdir(parents=True, exist_ok=True)
-    mine = list(range(world.rank, len(drives), world.size))
-    for i in track(mine, "tokenising drives", len(mine)):
-        path = folder / file_name(i)
-        if not _is_done(path, _identity(config, drives[i].name)):
-            _write_drive(path, drives[i], encode, config)
-    world.barrier()
-    if world.is_first:
-        for leftover in folder.glob("*.safetensors"):  # drives of an older, longer list would be sealed otherwise
-            if leftover.name not in {file_name(i) for i in range(len(drives))}:
-                leftover.unlink()
-        entries = [CachedDrive(name=d.name, file=file_name(i), frames=len(d)) for i, d in enumerate(drives)]
-        content = _Content(config=config, drives=tuple(entries))
-        seal(folder, kind=KIND, version=VERSION, content=to_mapping(content))
-        fsync(folder / MANIFEST)
-    world.barrier()
-    return folder
-
-
-def file_name(index: int) -> str:
-    """Drives are named in the manifest alone: their names may hold any character."""
-    return f"drive_{index:05d}.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCache:
-    """A token cache that fits its tokenizer and data."""
+    """A finished token cache."""
 
     folder: Path
     config: TokenCacheConfig
-    files: Mapping[str, str]  # drive name -> file name
-    frames: Mapping[str, int]
+    command: str
+    drives: Mapping[str, CachedDrive]  # by name, in the order of the cache
+    sha256: Mapping[str, str]  # of each file
 
     @property
-    def drives(self) -> tuple[str, ...]:
-        """Names of the drives, in the order of the cache."""
-        return tuple(self.files)
+    def data_fingerprint(self) -> str:
+        """Names, times and poses of all drives."""
+        return hashlib.sha256("".join(d.fingerprint for d in self.drives.values()).encode()).hexdigest()
 
     def variant_of(self, key: SampleKey) -> int:
         """Which variant a sample uses: by the counter."""
         return int(key.generator("variant").integers(0, self.config.variants))
 
     def read(self, drive: str, variant: int, name: str, frames: slice = slice(None)) -> torch.Tensor:
-        """Some frames of one tensor of a drive's variant; no more than these are read from the disk.
-
-        name: what the encoder gave, or "world_from_lidar" (frames, 4, 4), or "timestamps_ns" (frames,).
-        """
-        if drive not in self.files:
-            raise UsageError(f"{self.folder} has no drive {drive!r}; its drives: {', '.join(self.drives[:12])}")
+        """Some rows of one tensor of a drive's variant; no more than these are read from the disk."""
         if not 0 <= variant < self.config.variants:
             raise UsageError(f"{self.folder} has variants 0 to {self.config.variants - 1}, not {variant}")
-        path = safe_member(self.folder, self.files[drive])
+        with self.opened(drive) as file:
+            result: torch.Tensor = file.get_slice(f"{variant}/{name}")[frames]
+            return result
+
+    @contextlib.contextmanager
+    def opened(self, drive: str) -> Iterator[Any]:
+        """The safetensors file of a drive; what it lacks becomes a DataError."""
+        if drive not in self.drives:
+            raise UsageError(f"{self.folder} has no drive {drive!r}; its drives: {', '.join([*self.drives][:12])}")
+        path = self.folder / self.drives[drive].file
         try:
             with safe_open(path, framework="pt") as file:
-                result: torch.Tensor = file.get_slice(f"{variant}/{name}")[frames]
-                return result
+                yield file
         except (SafetensorError, OSError) as error:
-            raise DataError(path, f"{variant}/{name}", expected="a tensor", found=str(error),
-                            remedy="run copilot4d tokenize again") from error  # fmt: skip
+            raise DataError(path, "tokens", expected="the tensors of a token cache", found=str(error),
+                            remedy=f"make the cache anew: {self.command}") from error  # fmt: skip
 
     def verify(self) -> None:
         """Check every byte against the manifest."""
         open_sealed(self.folder, kind=KIND, version=VERSION)
 
 
-def open_token_cache(folder: str | Path, *, tokenizer_sha256: str, data_fingerprint: str, command: str) -> TokenCache:
-    """Open a cache, unless it is stale (other tokenizer) or foreign (other data); `command` makes a new one."""
+def open_token_cache(
+    folder: str | Path,
+    *,
+    tokenizer_sha256: str | None = None,
+    data_fingerprint: str | None = None,
+    command: str | None = None,
+) -> TokenCache:
+    """Open a cache, unless it is unfinished, damaged, stale (other tokenizer) or foreign (other data).
+
+    command: makes a new one; by default the one that the cache was made with.
+    """
     folder = Path(folder)
-    remedy = f"make the cache anew: {command}"
+    general = command or f"copilot4d tokenize --tokenizer RUN --data PATH --out {folder}"
     if not (folder / MANIFEST).is_file():
-        raise DataError(folder, "token cache", expected="a finished token cache", found="no manifest", remedy=remedy)
+        raise DataError(folder, "token cache", expected="a finished token cache", found="no manifest",
+                        remedy=f"make or finish the cache: {general}")  # fmt: skip
     manifest = read_manifest(folder, kind=KIND, version=VERSION)
-    content = from_mapping(_Content, manifest.content, source=folder / MANIFEST)
-    config = content.config
-    if config.tokenizer_sha256 != tokenizer_sha256:
-        raise DataError(folder, "tokenizer", expected=f"tokens of tokenizer {tokenizer_sha256[:12]}",
-                        found=f"tokens of {config.tokenizer_sha256[:12]}", remedy=remedy)  # fmt: skip
-    if config.data_fingerprint != data_fingerprint:
-        raise DataError(folder, "data", expected=f"tokens of the data {data_fingerprint}",
-                        found=f"tokens of {config.data_fingerprint}", remedy=remedy)  # fmt: skip
+    content = from_mapping(CacheContent, manifest.content, source=folder / MANIFEST)
+    config, remedy = content.config, f"make the cache anew: {command or content.command or general}"
     for drive in content.drives:
         path = safe_member(folder, drive.file)
         found = path.stat().st_size if path.is_file() else "none"
         expected = manifest.files.get(drive.file, {}).get("bytes")
         if found != expected:
             raise DataError(path, "bytes", expected=str(expected), found=str(found), remedy=remedy)
-    return TokenCache(
+    cache = TokenCache(
         folder=folder,
         config=config,
-        files={drive.name: drive.file for drive in content.drives},
-        frames={drive.name: drive.frames for drive in content.drives},
+        command=content.command or general,
+        drives={drive.name: drive for drive in content.drives},
+        sha256={drive.file: str(manifest.files[drive.file]["sha256"]) for drive in content.drives},
     )
+    if tokenizer_sha256 not in (None, config.tokenizer_sha256):
+        raise DataError(folder, "tokenizer", expected=f"tokens of tokenizer {str(tokenizer_sha256)[:12]}",
+                        found=f"tokens of {config.tokenizer_sha256[:12]}", remedy=remedy)  # fmt: skip
+    if data_fingerprint not in (None, cache.data_fingerprint):
+        raise DataError(folder, "data", expected=f"tokens of the data {str(data_fingerprint)[:12]}",
+                        found=f"tokens of {cache.data_fingerprint[:12]}", remedy=remedy)  # fmt: skip
+    return cache
 
 
-def _identity(config: TokenCacheConfig, drive: str) -> str:
-    return json.dumps({"drive": drive, **to_mapping(config)}, sort_keys=True)
-
-
-def _is_done(path: Path, identity: str) -> bool:
-    """Whether a killed run finished this drive with the same tokenizer and settings."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-    except (SafetensorError, OSError):
-        return False
-    return metadata.get("identity") == identity
-
-
-def _write_drive(path: Path, drive: Drive, encode: EncodeDrive, config: TokenCacheConfig) -> None:
-    tensors: dict[str, torch.Tensor] = {}
-    for variant in range(config.variants):
-        augmented = config.variant(drive.name, variant).drive(drive)
-        encoded: dict[str, Any] = dict(encode(augmented))
-        encoded["world_from_lidar"] = torch.from_numpy(np.ascontiguousarray(augmented.world_from_lidar, np.float64))
-        encoded["timestamps_ns"] = torch.from_numpy(np.ascontiguousarray(augmented.timestamps_ns, np.int64))
-        for name, tensor in encoded.items():  # copies: variants may share memory, which safetensors refuses
-            tensors[f"{variant}/{name}"] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-    temporary = path.with_name(f"writing_{path.stem}.tmp")
-    try:
-        save_file(tensors, temporary, metadata={"identity": _identity(config, drive.name)})
-        fsync(temporary)
-        temporary.replace(path)
-    except (OSError, SafetensorError) as error:
-        temporary.unlink(missing_ok=True)
-        if no_space_left(error):
-            raise TrainingError(f"{path}: the disk is full; make room and start the same command again") from error
-        raise
+def drive_fingerprint(drive: Drive) -> str:
+    """Name, times and poses of a drive, and which returns are the ego's own."""
+    digest = hashlib.sha256(drive.name.encode())
+    digest.update(np.ascontiguousarray(drive.timestamps_ns, np.int64).tobytes())
+    digest.update(np.ascontiguousarray(drive.world_from_lidar, np.float64).tobytes())
+    if drive.ego_box is not None:
+        digest.update(np.ascontiguousarray(drive.ego_box, np.float64).tobytes())
+    return digest.hexdigest()

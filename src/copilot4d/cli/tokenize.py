@@ -1,0 +1,187 @@
+"""`copilot4d tokenize`: put drives through a tokenizer once, before a world model trains on them."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from copilot4d.cli.console import console, next_step, track
+from copilot4d.datasets import open_dataset
+from copilot4d.errors import UsageError
+from copilot4d.geometry import Drive
+from copilot4d.progress import silent
+from copilot4d.training.augmentation import AugmentationConfig
+from copilot4d.training.distributed import open_world
+from copilot4d.training.load_tokenizer import LoadedTokenizer, load_tokenizer
+from copilot4d.training.malloc import keep_freed_memory
+from copilot4d.training.token_cache import TokenCache, TokenCacheConfig, open_token_cache
+from copilot4d.training.tokenize_drives import BATCH, ClipEncoder
+from copilot4d.training.write_token_cache import WrittenCache, write_token_cache
+from copilot4d.world_model.actions import TokenFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Put drives through a tokenizer once, before a world model trains on their tokens.
+
+    An interrupted run goes on with the drives that are missing. Under torchrun every process takes its share. Example:
+
+        copilot4d tokenize --tokenizer runs/tokenizer --data path/to/kitti --held-out train_0011 --out tokens/kitti
+    """
+
+    tokenizer: Path
+    """A run of `copilot4d train tokenizer` (its best checkpoint is used), a checkpoint, or a shared folder."""
+    data: tuple[Path, ...]
+    """One or several data sets; the format of each is recognised."""
+    out: Path
+    """The cache's folder."""
+    drives: tuple[str, ...] = ()
+    """Only these drives."""
+    split: str | None = None
+    """Only the drives of this split."""
+    held_out: tuple[str, ...] = ()
+    """Drives that are tokenised too, but marked: never to be trained on."""
+    max_drives: int | None = None
+    """At most so many drives, beside the held-out ones."""
+    token_frame: TokenFrame = "reference"
+    """own: each sweep in its own frame, as in the paper; reference: all sweeps of a clip in the frame of its reference
+    sweep, so that static things keep their tokens. The mini preset of the world model wants reference."""
+    intervals: tuple[str, ...] = ("protocol",)
+    """Between two frames of a clip: seconds (0.2s), frames of the log (2), or protocol: those of the 1s and 3s
+    settings at each drive's own rate."""
+    reference_every: int = 5
+    """Frames of the log from one clip's reference to the next one's; tokens in their own frames need none."""
+    past_frames: int = 5
+    """Frames of a clip up to its reference."""
+    future_frames: int = 5
+    """Frames of a clip after it."""
+    variants: int = 1
+    """Versions of each drive: as it is, and mirrored and turned."""
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
+    """How far the other variants are turned, how often mirrored."""
+    seed: int = 0
+    """Of the augmentation."""
+    batch: int = BATCH
+    """Sweeps that are encoded at once."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1."""
+    overwrite: bool = False
+    """Replace tokens of another tokenizer, of other settings or other drives that are in the folder."""
+
+
+def run(options: Options) -> int:
+    """Run the verb."""
+    if options.batch < 1 or (options.max_drives is not None and options.max_drives < 1):
+        raise UsageError("--batch and --max-drives must be at least 1")
+    if options.out.exists() and not options.out.is_dir():
+        raise UsageError(f"--out {options.out} is a file; name a folder")
+    with open_world(options.device) as world:
+        loaded = load_tokenizer(options.tokenizer)
+        if world.device.type == "cpu":
+            keep_freed_memory()
+        tokenizer = loaded.tokenizer.to(world.device)
+        config = cache_config(options, loaded)
+        drives = choose_drives(options)
+        command = command_of(options)
+        with torch.inference_mode():
+            written = write_token_cache(
+                options.out,
+                drives,
+                ClipEncoder(tokenizer.encode, config, batch=options.batch),
+                config,
+                world,
+                held_out=options.held_out,
+                command=command,
+                overwrite=options.overwrite,
+                track=track if world.is_first else silent,
+            )
+        if world.is_first:
+            cache = open_token_cache(options.out)
+            show(written, cache)
+            next_step(f"copilot4d train world-model --tokens {shlex.quote(str(options.out))} --run runs/world_model")
+    return 0
+
+
+def cache_config(options: Options, loaded: LoadedTokenizer) -> TokenCacheConfig:
+    """What the cache's manifest will say."""
+    model = loaded.tokenizer.config
+    passed = ("token_frame", "intervals", "past_frames", "future_frames", "reference_every", "variants", "augmentation",
+              "seed")  # fmt: skip
+    return TokenCacheConfig(
+        tokenizer_sha256=loaded.sha256,
+        vocabulary=model.vocabulary,
+        token_shape=model.tokens,
+        grid=model.grid,
+        **{name: getattr(options, name) for name in passed},
+    )
+
+
+def choose_drives(options: Options) -> list[Drive]:
+    """The drives to tokenise, held-out ones among them; no more are opened than are asked for."""
+    chosen: list[Drive] = []
+    known: list[str] = []
+    left = options.max_drives
+    for path in options.data:
+        dataset = open_dataset(path)
+        known += dataset.names
+        members = set(dataset.names if options.split is None else dataset.split(options.split).names)
+        for name in dataset.names:
+            if name in options.held_out:
+                chosen.append(dataset[name])
+            elif name in members and (not options.drives or name in options.drives) and left != 0:
+                chosen.append(dataset[name])
+                left = None if left is None else left - 1
+    for flag, names in (("--held-out", options.held_out), ("--drives", options.drives)):
+        missing = [name for name in names if name not in set(known)]
+        if missing:
+            raise UsageError(f"{flag} {' '.join(missing)}: no such drive; there are {', '.join(sorted(known)[:12])}")
+    if not chosen:
+        raise UsageError("no drive is left to tokenise; look at --drives and --split")
+    return chosen
+
+
+def command_of(options: Options) -> str:
+    """What to type for the same cache."""
+    words = ["copilot4d", "tokenize"]
+    for option in dataclasses.fields(options):
+        value = getattr(options, option.name)
+        if option.name in ("overwrite", "augmentation") or value == option.default or value is None:
+            continue
+        words += [
+            f"--{option.name.replace('_', '-')}",
+            *(map(str, value) if isinstance(value, tuple) else [str(value)]),
+        ]
+    for name, value in dataclasses.asdict(options.augmentation).items():
+        if value != getattr(AugmentationConfig(), name):
+            words += [f"--augmentation.{name.replace('_', '-')}", str(value)]
+    return shlex.join(words)
+
+
+def show(written: WrittenCache, cache: TokenCache) -> None:
+    """Say what was made, and how large it is."""
+    config, drives = cache.config, cache.drives.values()
+    size = sum((cache.folder / drive.file).stat().st_size for drive in drives) / 1e6
+    what = (
+        f"{sum(d.frames for d in drives)} sweeps"
+        if config.token_frame == "own"
+        else f"{sum(d.clips for d in drives)} clips"
+    )
+    if config.token_frame == "reference":
+        what += f" of {config.past_frames} + {config.future_frames} frames"
+    times = f" in {config.variants} variants" if config.variants > 1 else ""
+    marked = sum(drive.held_out for drive in drives)
+    lines = [
+        f"{cache.folder}: {what}{times}, of {len(drives)} drives ({marked} held out), {size:.1f} MB",
+        f"tokens of {config.token_shape[0]} x {config.token_shape[1]} in the frame: {config.token_frame}; "
+        f"vocabulary {config.vocabulary}, tokenizer {config.tokenizer_sha256[:12]}",
+        f"{written.sweeps} sweeps were encoded for {len(written.made)} drives; {len(written.kept)} were there already",
+    ]
+    if config.token_frame == "reference":
+        short = [drive.name for drive in drives if not drive.clips]
+        if short:
+            lines.append(f"too short for a clip: {', '.join(short[:12])}")
+    console.print("\n".join(lines), markup=False, highlight=False)
