@@ -1,0 +1,133 @@
+"""`copilot4d train world-model`: learn how tokens of sweeps go on, given the past and the ego's motion."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from copilot4d.cli.console import console, next_step
+from copilot4d.cli.training_options import RunOptions, Shown, training_config, with_changes
+from copilot4d.config import read_yaml
+from copilot4d.errors import UsageError
+from copilot4d.presets import preset
+from copilot4d.training import Recipe, paper_recipe, train
+from copilot4d.training.load_tokenizer import load_tokenizer
+from copilot4d.training.token_cache import open_token_cache
+from copilot4d.training.token_clips import TokenClips
+from copilot4d.training.world_model_task import WorldModelTask, WorldModelTraining
+from copilot4d.world_model import WorldModelConfig
+from copilot4d.world_model.objectives import Process
+
+RECIPES = {
+    "paper": paper_recipe("world_model"),
+    "mini": Recipe(batch=8, learning_rate=1e-3, warmup_steps=200, cosine_steps=3800, clip_norm=5.0),
+    "tiny": Recipe(batch=2, learning_rate=3e-3, warmup_steps=20, cosine_steps=180, clip_norm=5.0),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(RunOptions):
+    """Learn how tokens of sweeps go on, given the past and the ego's motion.
+
+    Tokens come from `copilot4d tokenize`; several folders of one tokenizer may be mixed, and clips of several frame
+    intervals train one model. The same command goes on where an interrupted run stopped. Example:
+
+        copilot4d train world-model --preset mini --tokens tokens/kitti --tokenizer runs/tokenizer --run runs/world
+    """
+
+    tokens: tuple[Path, ...]
+    """One or several folders of tokens, all of one tokenizer."""
+    held_out_tokens: tuple[Path, ...] = ()
+    """Folders of tokens on which checkpoints are scored."""
+    held_out: tuple[str, ...] = ()
+    """Or drives of --tokens for that; by default those that were tokenized as held out."""
+    held_out_clips: int = 32
+    """How many clips of those, evenly spread, each scoring looks at."""
+    drives: tuple[str, ...] = ()
+    """Train only on these drives."""
+    intervals: tuple[int, ...] = ()
+    """Only clips with so many frames of the log from one frame to the next."""
+    process: Process | None = None
+    """maskgit: no noise, loss on masked tokens only (the paper's ablation)."""
+    tokenizer: Path | None = None
+    """The tokenizer's run: pictures then show decoded forecasts instead of token maps."""
+
+
+def run(options: Options) -> int:
+    """Run the verb."""
+    config = world_model_config(options)
+    clips, held_out = choose_clips(options, config)
+    if options.tokenizer is not None and load_tokenizer(options.tokenizer).sha256 != clips.tokenizer_sha256:
+        raise UsageError(f"--tokenizer {options.tokenizer} is not the one that made --tokens")
+    task = WorldModelTask(
+        WorldModelTraining(world_model=config),
+        clips,
+        held_out,
+        held_out_clips=options.held_out_clips,
+        grid=open_token_cache(options.tokens[0]).config.grid,
+        tokenizer=options.tokenizer,
+    )
+    console.print(
+        f"{len(clips)} clips of {config.past_frames} + {config.frames - config.past_frames} frames in {clips.variants} "
+        f"variants to learn from, {len(task.chosen)} to score on; tokens are {config.tokens[0]} x {config.tokens[1]} "
+        f"of {config.vocabulary}, token_frame {config.token_frame}",
+        highlight=False,
+    )
+    result = train(task, training_config(options, RECIPES[options.preset]), Shown())
+    if result.checkpoint is not None:
+        console.print(f"\n{result.step} steps done; the newest checkpoint is {result.checkpoint}", highlight=False)
+        shown = "TOKENIZER" if options.tokenizer is None else shlex.quote(str(options.tokenizer))
+        next_step(
+            f"copilot4d export --tokenizer {shown} --world-model {shlex.quote(str(options.run))} --out models/mine"
+        )
+    return result.exit_code
+
+
+def world_model_config(options: Options) -> WorldModelConfig:
+    """The preset's world model, with the changes that were asked for; the tokens decide what was not."""
+    given = set() if options.config is None else set(read_yaml(options.config))
+    config = with_changes(preset(options.preset).world_model, options.config)
+    if options.process is not None:
+        config = dataclasses.replace(
+            config, diffusion=dataclasses.replace(config.diffusion, process=options.process)
+        )  # fmt: skip
+    if not options.tokens:
+        raise UsageError("--tokens needs at least one folder that `copilot4d tokenize` made")
+    made = open_token_cache(options.tokens[0]).config
+    found = {"vocabulary": made.vocabulary, "tokens": made.token_shape, "token_frame": made.token_frame}
+    return dataclasses.replace(config, **{name: value for name, value in found.items() if name not in given})  # type: ignore[arg-type]
+
+
+def choose_clips(options: Options, config: WorldModelConfig) -> tuple[TokenClips, TokenClips | None]:
+    """Clips to train on, and clips to score on; no drive of a folder is both."""
+    past, future = config.past_frames, config.frames - config.past_frames
+    intervals = options.intervals or None
+
+    def clips_of(folders: tuple[Path, ...], drives: list[str] | None) -> TokenClips:
+        return TokenClips.open(folders, past_frames=past, future_frames=future, drives=drives, intervals=intervals)
+
+    marked = [
+        name for folder in options.tokens for name, drive in open_token_cache(folder).drives.items() if drive.held_out
+    ]
+    if options.held_out_tokens:
+        if options.held_out:
+            raise UsageError("give either --held-out or --held-out-tokens")
+        both = {f.resolve() for f in options.held_out_tokens} & {f.resolve() for f in options.tokens}
+        if both:
+            raise UsageError(f"{sorted(both)[0]} is in --tokens and in --held-out-tokens; use --held-out DRIVE")
+        names = [name for folder in options.held_out_tokens for name in open_token_cache(folder).drives]
+        held_out = clips_of(options.held_out_tokens, names)
+    else:
+        kept_back = list(options.held_out) or marked
+        held_out = clips_of(options.tokens, kept_back) if kept_back else None
+    known = [name for folder in options.tokens for name in open_token_cache(folder).drives]
+    missing = [name for name in options.drives if name not in known]
+    if missing:
+        raise UsageError(f"--drives {' '.join(missing)}: no such drive; there are {', '.join(known[:12])}")
+    wanted = options.drives or known
+    chosen = [name for name in dict.fromkeys(wanted) if name not in {*marked, *options.held_out}]
+    if not chosen:
+        raise UsageError("no drive is left to train on; look at --drives and --held-out")
+    return clips_of(options.tokens, chosen), held_out
