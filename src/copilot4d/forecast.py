@@ -12,19 +12,49 @@ from copilot4d.forecaster import Forecaster
 from copilot4d.geometry import se3
 from copilot4d.geometry.se3 import FloatArray
 
+SHIPPED_MODELS = ("mini",)
 
-def load_forecaster(name_or_folder: str | Path) -> Forecaster:
-    """A forecaster by a baseline's name.
 
-    A baseline's name comes before a folder of the same name: write "./copy_last" to mean the folder.
+def load_forecaster(
+    name_or_folder: str | Path, *, tokenizer: str | Path | None = None, device: str = "cpu"
+) -> Forecaster:
+    """A forecaster by name or folder.
+
+    "mini": the weights that come with the package. A baseline's name. A model folder (`copilot4d export`). A run or
+    checkpoint of `copilot4d train world-model`, whose tokenizer is found where the run says, or given by `tokenizer`;
+    or of `copilot4d train occupancy-4d`. A name comes before a folder of the same name: write "./mini" to mean the folder.
     """
-    name = str(name_or_folder)
+    name, folder = str(name_or_folder), Path(name_or_folder)
     if name in BASELINES:
         return BASELINES[name]()
-    known = ", ".join(BASELINES)
-    if Path(name_or_folder).is_dir():
-        raise UsageError(f"{name} is a folder, but holds no model in a format that is known here; known names: {known}")
+    from copilot4d import model_folder  # only here: baselines need no torch
+
+    if name in SHIPPED_MODELS:
+        return model_folder.load_model_folder(model_folder.shipped_model(name)).to(device)
+    if (folder / model_folder.DESCRIPTION).is_file():
+        return model_folder.load_model_folder(folder).to(device)
+    if (folder / "checkpoints").is_dir() or (folder / "manifest.json").is_file():
+        return _load_run(folder, tokenizer, device)
+    known = ", ".join([*SHIPPED_MODELS, *BASELINES])
+    if folder.is_dir():
+        raise UsageError(
+            f"{name} is a folder, but holds no model ({model_folder.DESCRIPTION}) and no run (checkpoints/); "
+            f"known names: {known}"
+        )
     raise UsageError(f"there is no model {name!r}, and no folder of that name; known names: {known}")
+
+
+def _load_run(folder: Path, tokenizer: str | Path | None, device: str) -> Forecaster:
+    """By the task that the run's checkpoints name."""
+    from copilot4d.model_folder import load_run
+    from copilot4d.training.load_occupancy_4d import load_occupancy_4d
+    from copilot4d.training.load_world_model import best_checkpoint
+
+    if best_checkpoint(folder).content.get("task") == "occupancy_4d":
+        occupancy = load_occupancy_4d(folder)
+        occupancy.model.to(device)
+        return occupancy
+    return load_run(folder, tokenizer=tokenizer).to(device)
 
 
 def continue_motion(world_from_lidar: FloatArray, count: int) -> FloatArray:

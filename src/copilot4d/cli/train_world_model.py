@@ -11,6 +11,7 @@ from copilot4d.cli.console import console, next_step
 from copilot4d.cli.training_options import RunOptions, Shown, training_config, with_changes
 from copilot4d.config import read_yaml
 from copilot4d.errors import UsageError
+from copilot4d.model_folder import note_tokenizer
 from copilot4d.presets import preset
 from copilot4d.training import Recipe, paper_recipe, train
 from copilot4d.training.load_tokenizer import load_tokenizer
@@ -77,6 +78,8 @@ def run(options: Options) -> int:
     )
     result = train(task, training_config(options, RECIPES[options.preset]), Shown())
     if result.checkpoint is not None:
+        if options.tokenizer is not None:
+            note_tokenizer(options.run, options.tokenizer)
         console.print(f"\n{result.step} steps done; the newest checkpoint is {result.checkpoint}", highlight=False)
         shown = "TOKENIZER" if options.tokenizer is None else shlex.quote(str(options.tokenizer))
         next_step(

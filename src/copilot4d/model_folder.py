@@ -1,0 +1,167 @@
+"""A model on disk: `tokenizer/` and `world_model/`, pretrained folders with model cards, and `copilot4d.json` beside.
+
+The world model names the tokenizer that its tokens came from; another one is refused.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.resources
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from copilot4d.config import to_mapping
+from copilot4d.errors import DataError, UsageError
+from copilot4d.model_forecaster import ModelForecaster
+from copilot4d.tokenizer import Tokenizer
+from copilot4d.training.load_tokenizer import LoadedTokenizer, load_tokenizer, tokenizer_sha256
+from copilot4d.training.load_world_model import LoadedWorldModel, load_world_model
+from copilot4d.training.pretrained import ModelCard, save_pretrained
+from copilot4d.training.sealed_folder import new_folder
+from copilot4d.version import __version__
+from copilot4d.world_model import WorldModel
+
+DESCRIPTION = "copilot4d.json"
+FORMAT, FORMAT_VERSION = "copilot4d-model", 1
+TOKENIZER_NOTE = "tokenizer.json"  # in the run of a world model
+SHIPPED = "weights"  # the package's folder of shipped models
+M = TypeVar("M", bound=nn.Module)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCards:
+    """What a person must know about the two halves of a model."""
+
+    tokenizer: ModelCard
+    world_model: ModelCard
+
+
+def save_model(
+    folder: str | Path, tokenizer: Tokenizer, world_model: WorldModel, *, cards: ModelCards, name: str | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Path:  # fmt: skip
+    """Write a model folder, whole or not at all. An existing model folder is replaced, anything else is refused.
+
+    dtype: of the weights in the files. Buffers stay out: they follow from the configuration (positions), or only
+    training needs them (the codebook's memory bank).
+    """
+    ModelForecaster(tokenizer, world_model)  # refuses what does not fit
+    folder = Path(folder)
+    if folder.exists() and not (folder / DESCRIPTION).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists and is not a model folder; choose another name or remove it")
+    tokenizer, world_model = _rounded(tokenizer, dtype), _rounded(world_model, dtype)
+    sha256 = tokenizer_sha256(tokenizer)
+    description = {
+        "format": FORMAT, "format_version": FORMAT_VERSION, "name": name or folder.name, "tokenizer_sha256": sha256,
+        "token_frame": world_model.config.token_frame, "written_by": f"copilot4d {__version__}",
+    }  # fmt: skip
+    with new_folder(folder) as writing:
+        save_pretrained(
+            writing / "tokenizer", tokenizer, kind="tokenizer", config=to_mapping(tokenizer.config),
+            card=cards.tokenizer, dtype=dtype, without=_buffers(tokenizer),
+        )  # fmt: skip
+        save_pretrained(
+            writing / "world_model", world_model, kind="world_model", config=to_mapping(world_model.config),
+            card=cards.world_model, dtype=dtype, without=_buffers(world_model),
+            conventions={"tokenizer_sha256": sha256},
+        )  # fmt: skip
+        (writing / DESCRIPTION).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
+    return folder
+
+
+def load_model_folder(folder: str | Path) -> ModelForecaster:
+    """Check and open a model folder."""
+    folder = Path(folder)
+    description = _description(folder / DESCRIPTION)
+    name = str(description.get("name", folder.name))
+    return join(load_tokenizer(folder / "tokenizer"), load_world_model(folder / "world_model"), name=name)
+
+
+def load_run(folder: str | Path, *, tokenizer: str | Path | None = None) -> ModelForecaster:
+    """A world model from its run or checkpoint, with its tokenizer: the given one, or the one that the run names."""
+    folder = Path(folder)
+    world_model = load_world_model(folder)
+    place = tokenizer if tokenizer is not None else tokenizer_of_run(folder)
+    if place is None:
+        raise UsageError(f"{folder} does not say where its tokenizer is: name its run or folder (--tokenizer)")
+    return join(load_tokenizer(place), world_model, name=folder.resolve().name)
+
+
+def join(tokenizer: LoadedTokenizer, world_model: LoadedWorldModel, *, name: str) -> ModelForecaster:
+    """Both halves of a model; DataError where the world model was trained on another tokenizer's tokens."""
+    trained_with = world_model.tokenizer_sha256
+    if trained_with != tokenizer.sha256:
+        raise DataError(
+            world_model.path, "tokenizer", expected=f"the one it was trained with, {str(trained_with)[:12]}",
+            found=f"{tokenizer.path}, which is {tokenizer.sha256[:12]}",
+            remedy="use the tokenizer that the world model was trained with",
+        )  # fmt: skip
+    return ModelForecaster(tokenizer.tokenizer, world_model.world_model, name=name)
+
+
+def note_tokenizer(run: str | Path, tokenizer: str | Path) -> None:
+    """Write down beside a world model's run where its tokenizer is, so that the run alone is enough to load both."""
+    path = os.path.relpath(Path(tokenizer).resolve(), Path(run).resolve())
+    (Path(run) / TOKENIZER_NOTE).write_text(json.dumps({"tokenizer": path}) + "\n", encoding="utf-8")
+
+
+def tokenizer_of_run(folder: Path) -> Path | None:
+    """Where the tokenizer of a world model's run (or of one of its checkpoints) is, if the run says so."""
+    run = folder if (folder / "checkpoints").is_dir() else folder.resolve().parent.parent
+    note = run / TOKENIZER_NOTE
+    if not note.is_file():
+        return None
+    try:
+        path = json.loads(note.read_text(encoding="utf-8"))["tokenizer"]
+        return run / path
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(note, "tokenizer", expected="a path", found=str(error), remedy="give --tokenizer") from error
+
+
+def shipped_model(name: str) -> Path:
+    """The folder of a model that comes with the package; UsageError where this installation has none."""
+    folder = importlib.resources.files("copilot4d") / SHIPPED / name
+    if not (folder / DESCRIPTION).is_file():
+        raise UsageError(
+            f"this installation of copilot4d {__version__} brings no weights {name!r}; train a tokenizer and a world "
+            "model and pass their folder, or use a baseline (copy_last, ray_tracing)"
+        )
+    return Path(str(folder))
+
+
+def _description(path: Path) -> dict[str, Any]:
+    remedy = "pass a folder that `copilot4d export` wrote"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(path, "file", expected="the description of a model", found="none", remedy=remedy) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(path, "JSON", expected="the description of a model", found=str(error), remedy=remedy) from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise DataError(path, "format", expected=repr(FORMAT), found=repr(found)[:60], remedy=remedy)
+    if found.get("format_version") != FORMAT_VERSION:
+        version = repr(found.get("format_version"))
+        raise DataError(
+            path, "format_version", expected=str(FORMAT_VERSION), found=version,
+            remedy="read it with the version of copilot4d that wrote it",
+        )  # fmt: skip
+    return found
+
+
+def _buffers(model: nn.Module) -> list[str]:
+    return [name for name, _ in model.named_buffers()]
+
+
+def _rounded(model: M, dtype: torch.dtype) -> M:
+    """A copy whose weights are those that the file will hold: the identity is taken of them."""
+    model = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.to(dtype))
+    return model
