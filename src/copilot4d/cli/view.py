@@ -1,0 +1,82 @@
+"""`copilot4d view`: the what-if studio in the browser."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from copilot4d.baselines import BASELINES
+from copilot4d.cli.console import console, errors_console, next_step
+from copilot4d.cli.outputs import check_output_folder
+from copilot4d.datasets import open_dataset
+from copilot4d.errors import UsageError
+from copilot4d.forecast import load_forecaster
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Open the what-if studio: pick a moment, draw the ego's way, watch the futures that a model imagines.
+
+    Example: copilot4d view --data street-v1/val --model ray_tracing
+
+    It is a page in your browser, served by this machine for this machine alone. Ctrl-C ends it.
+    """
+
+    data: Path
+    """A data set: KITTI, nuScenes, Argoverse 2, an own folder of sweeps, or a simulated one such as street-v1/val."""
+    drive: str | None = None
+    """Which drive to begin with. By default the first that has poses."""
+    frame: int | None = None
+    """The newest sweep that the model may see. By default the first with a whole past and future."""
+    model: str = "ray_tracing"
+    """Who imagines at first: a baseline's name, or a model's folder."""
+    out: Path = Path("studio")
+    """The folder for what you save."""
+    port: int = 8080
+    """Of the page. Where it is taken, the next free one is used."""
+    host: str = "127.0.0.1"
+    """The address to listen on. Any other than this machine's own lets others in: there is no password."""
+
+
+def run(options: Options) -> int:
+    """Serve until Ctrl-C."""
+    check_output_folder("--out", options.out)
+    if not 0 <= options.port < 65536:
+        raise UsageError(f"--port must lie in 0..65535, got {options.port}")
+    load_forecaster(options.model)
+    dataset = open_dataset(options.data)
+    if options.drive is not None:
+        dataset.select([options.drive])
+    # Imported late: viser takes a second, and wrong options are told before it.
+    from copilot4d.studio.server import is_loopback, serving
+    from copilot4d.studio.view import Start
+
+    alone = is_loopback(options.host)
+    if not alone:
+        errors_console.print(
+            f"copilot4d: --host {options.host} lets everybody who can reach this machine see this data and use its "
+            "processor; there is no password. Other data cannot be opened from the page then. A tunnel is safer: "
+            f"ssh -L {options.port}:127.0.0.1:{options.port} THIS-MACHINE",
+            style="yellow", markup=False, highlight=False,
+        )  # fmt: skip
+    start = Start(
+        data=str(options.data), model=options.model, out=options.out, drive=options.drive, frame=options.frame,
+        may_open=alone,
+    )  # fmt: skip
+    with serving(start, models=(options.model, *BASELINES), host=options.host, port=options.port) as studio:
+        console.print(f"The studio is open at {studio.url} (Ctrl-C ends it)", markup=False, highlight=False)
+        console.print(f"What you save goes to {options.out}", markup=False, highlight=False)
+        _wait()
+    command = ["evaluate", "--model", options.model, "--data", str(options.data), "--out", "scores.json"]
+    next_step(shlex.join(["copilot4d", *command]))
+    return 0
+
+
+def _wait() -> None:
+    """Until Ctrl-C, which here is the way to end and no accident."""
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        return

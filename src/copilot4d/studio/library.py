@@ -1,0 +1,51 @@
+"""What all windows of the studio share: opened data sets and loaded models, each opened once."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from copilot4d.datasets import Dataset, open_dataset
+from copilot4d.forecast import load_forecaster
+from copilot4d.forecaster import Forecaster
+
+MOST_DATA_SETS = 4  # kept open; the oldest is closed for a fifth
+
+
+class Library:
+    """Opens by name, once. Safe to be used from several threads."""
+
+    def __init__(self, *, models: tuple[str, ...] = ()) -> None:
+        self._lock = threading.Lock()
+        self._data_sets: dict[str, Dataset] = {}
+        self._forecasters: dict[str, Forecaster] = {}
+        self._models = tuple(dict.fromkeys(models))
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names to choose from: those that were given, and what was loaded since."""
+        with self._lock:
+            return self._models
+
+    def dataset(self, path: str | Path) -> Dataset:
+        """The data set at a path or of a name."""
+        key = str(path)
+        with self._lock:
+            if key in self._data_sets:
+                return self._data_sets[key]
+        opened = open_dataset(path)
+        with self._lock:
+            while len(self._data_sets) >= MOST_DATA_SETS:
+                self._data_sets.pop(next(iter(self._data_sets)))
+            return self._data_sets.setdefault(key, opened)
+
+    def forecaster(self, name: str) -> Forecaster:
+        """A model by its name or folder; it stays loaded."""
+        with self._lock:
+            if name in self._forecasters:
+                return self._forecasters[name]
+        loaded = load_forecaster(name)
+        with self._lock:
+            if name not in self._models:
+                self._models = (*self._models, name)
+            return self._forecasters.setdefault(name, loaded)

@@ -1,0 +1,122 @@
+"""The widgets of one browser window. They hold values; what these mean is the view's business."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import viser
+
+from copilot4d.datasets.windows import SETTINGS
+from copilot4d.studio.clouds import COLOUR_BY
+from copilot4d.studio.paths import MAX_BRAKE_M_S2, MAX_SPEED_M_S, MAX_STEER_DEG, Controls
+from copilot4d.studio.plan import PRESETS
+from copilot4d.studio.session import MOST_FUTURES, MOST_STEPS
+
+ALL_FUTURES = "all"
+Mood = Literal["plain", "bad", "good"]
+_MOODS = {"plain": "inherit", "bad": "#ff8a80", "good": "#7ddc8c"}
+
+
+class Panel:
+    """All widgets, by name. `silently()` sets them without their callbacks taking it for the user's hand."""
+
+    def __init__(self, gui: viser.GuiApi, *, data: str, models: Sequence[str], may_open: bool) -> None:
+        self.is_silent = False
+        self.status = gui.add_html("")
+        self.progress = gui.add_progress_bar(0.0, visible=False, animated=True)
+        self.imagine = gui.add_button("Imagine", hint="Sample the futures of this plan", color="pink")
+        self.cancel = gui.add_button("Cancel", disabled=True, hint="Stop sampling; frames that are there stay")
+        self.time = gui.add_slider("time", 0, 1, 1, 0, hint="0 is now; before it the past, after it the future")
+        self.play = gui.add_checkbox("play", False)
+        with gui.add_folder("Moment"):
+            self.drive = gui.add_dropdown("drive", [""], hint="Which drive of the data")
+            self.frame = gui.add_slider("frame", 0, 1, 1, 0, hint="The newest sweep that the model may see")
+            self.setting = gui.add_dropdown("horizon", list(SETTINGS), hint="How far ahead, with the protocol's frames")
+            self.model = gui.add_dropdown("model", list(models), hint="Who imagines")
+        with gui.add_folder("What if the ego ..."):
+            self.preset = gui.add_button_group("plan", PRESETS, hint="log: what the ego really did")
+            self.speed = gui.add_slider("speed m/s", 0.0, MAX_SPEED_M_S, 0.1, 0.0)
+            self.steer = gui.add_slider("steer deg", -MAX_STEER_DEG, MAX_STEER_DEG, 0.1, 0.0, hint="Left is positive")
+            self.brake = gui.add_slider("brake m/s²", 0.0, MAX_BRAKE_M_S2, 0.1, 0.0)
+            self.handles = gui.add_checkbox("handles to drag", True, hint="Four places along the way; drag them")
+            self.keep = gui.add_button("Keep to compare", hint="Leave these futures there while you try another plan")
+            self.drop = gui.add_button("Drop what is kept", disabled=True)
+        with gui.add_folder("Look"):
+            self.colour = gui.add_dropdown("colour", list(COLOUR_BY))
+            self.legend = gui.add_html("")
+            self.past = gui.add_checkbox("past", True)
+            self.truth = gui.add_checkbox("truth", True, hint="What the log has; it followed from the log's own way")
+            self.foreseen = gui.add_checkbox("futures", True, hint="What the models imagine")
+            self.only = gui.add_dropdown("which", [ALL_FUTURES], hint="All samples of a plan, or one of them")
+            self.all_times = gui.add_checkbox("all times at once", False)
+            self.point_size = gui.add_slider("point size m", 0.02, 0.3, 0.01, 0.08)
+        with gui.add_folder("Sampling", expand_by_default=False):
+            self.futures = gui.add_slider("futures", 1, MOST_FUTURES, 1, 1, hint="Samples of each plan")
+            self.seed = gui.add_number("seed", 0, min=0, max=2**31 - 1, step=1, hint="The same for every plan")
+            self.steps = gui.add_slider("steps", 1, MOST_STEPS, 1, 10, hint="Diffusion steps a frame")
+            self.guidance = gui.add_slider("guidance", 0.0, 5.0, 0.1, 1.0, hint="How strongly past and action count")
+            self.live = gui.add_checkbox("on every change", True, hint="Imagine again whenever something changes")
+            self.simulate = gui.add_checkbox(
+                "simulated truth", False, disabled=True, hint="On simulated streets: what really follows from this plan"
+            )
+        with gui.add_folder("Save what is seen", expand_by_default=False):
+            self.save = gui.add_button_group("as", ("HTML", "MP4", "PLY"))
+            self.saved = gui.add_html("")
+        with gui.add_folder("Open", expand_by_default=False, visible=may_open):
+            self.data = gui.add_text("data", data, hint="A folder, or a simulated data set such as street-v1/val")
+            self.other_model = gui.add_text(
+                "model", "", hint="The folder of a trained model, to be added to the models"
+            )
+            self.open = gui.add_button("Open", disabled=not may_open)
+
+    @contextmanager
+    def silently(self) -> Iterator[None]:
+        """Set values inside without callbacks acting on them; the view's lock keeps the user's own changes out."""
+        before, self.is_silent = self.is_silent, True
+        try:
+            yield
+        finally:
+            self.is_silent = before
+
+    def controls(self) -> Controls:
+        """What the sliders say."""
+        return Controls(speed_m_s=self.speed.value, steer_deg=self.steer.value, brake_m_s2=self.brake.value)
+
+    def show_controls(self, controls: Controls) -> None:
+        """Put the sliders to what a plan means."""
+        self.speed.value = round(controls.speed_m_s, 1)
+        self.steer.value = round(controls.steer_deg, 1)
+        self.brake.value = round(controls.brake_m_s2, 1)
+
+
+def connect(handles: Sequence[Any], action: Callable[[], None]) -> None:
+    """Call `action` when the user changes any of the widgets or presses a button."""
+    for handle in handles:
+        attach = handle.on_click if hasattr(handle, "on_click") else handle.on_update
+        attach(lambda _: action())
+
+
+def set_range(slider: Any, low: int, high: int, value: int) -> None:
+    """Give a slider other ends and a value between them, without ever being outside."""
+    slider.min, slider.max = min(slider.min, low), max(slider.max, high)
+    slider.value = min(max(value, low), high)
+    slider.min, slider.max = low, high
+
+
+def set_options(dropdown: Any, options: Sequence[str], value: str) -> None:
+    """Give a dropdown other options, and choose one."""
+    if tuple(dropdown.options) != tuple(options):
+        dropdown.options = tuple(options)
+    if value in options:
+        dropdown.value = value
+
+
+def lines(*entries: tuple[str, Mood]) -> str:
+    """Text for an HTML widget, a line each. All of it is escaped."""
+    shown = [f'<div style="color:{_MOODS[mood]}">{html.escape(words)}</div>' for words, mood in entries if words]
+    return (
+        f'<div style="font-size:0.85em;line-height:1.4;overflow-wrap:anywhere;padding:2px 12px">{"".join(shown)}</div>'
+    )

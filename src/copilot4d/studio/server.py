@@ -1,0 +1,117 @@
+"""The studio's server: a viser server on this machine, with a view for every browser window."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import ipaddress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import viser
+
+from copilot4d.studio.library import Library
+from copilot4d.studio.view import Start, View
+from copilot4d.studio.worker import Worker
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server bound to the host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Studio:
+    """Serves until it is closed. `url` is where to point a browser."""
+
+    def __init__(
+        self, start: Start, *, models: tuple[str, ...], host: str = "127.0.0.1", port: int = 8080,
+        settle_s: float | None = None,
+    ) -> None:  # fmt: skip
+        self.start = start
+        self.host = host
+        self.library = Library(models=models)
+        self.worker = Worker() if settle_s is None else Worker(settle_s=settle_s)
+        self.views: dict[int, View] = {}
+        self._lock = threading.Lock()
+        with contextlib.redirect_stdout(io.StringIO()):  # viser greets on its own; the command line does that here
+            self.server = _LocalServer(host=host, port=port, label="copilot4d: what if?", verbose=False)
+        self.server.gui.configure_theme(
+            dark_mode=True, show_logo=False, show_share_button=False, control_width="medium"
+        )
+        self.server.scene.configure_default_lights(cast_shadow=False)  # points cast none, and they cost a pass a frame
+        self.server.initial_camera.position = (-16.0, 0.0, 12.0)
+        self.server.initial_camera.look_at = (8.0, 0.0, 0.0)
+        self.server.on_client_connect(self._on_connect)
+        self.server.on_client_disconnect(self._on_disconnect)
+
+    @property
+    def url(self) -> str:
+        """The address of the page."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{'127.0.0.1' if self.host == '0.0.0.0' else host}:{self.server.get_port()}"
+
+    def close(self) -> None:
+        """End all windows, the worker and the server."""
+        for client_id in [*self.views]:
+            self._forget(client_id)
+        self.worker.close()
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.server.stop()
+
+    def _on_connect(self, client: viser.ClientHandle) -> None:
+        if not self._is_own_page(client):
+            return  # another site's script gets an empty window
+        view = View(client, self.library, self.worker, self.start)
+        with self._lock:
+            self.views[client.client_id] = view
+        if client.client_id not in self.server.get_clients():  # it went while its view was made
+            self._forget(client.client_id)
+
+    def _on_disconnect(self, client: viser.ClientHandle) -> None:
+        self._forget(client.client_id)
+
+    def _forget(self, client_id: int) -> None:
+        with self._lock:
+            view = self.views.pop(client_id, None)
+        if view is not None:
+            view.close()
+
+    def _is_own_page(self, client: viser.ClientHandle) -> bool:
+        """Whether the window shows this server's own page. A browser lets any site's script connect to this machine,
+        but tells where the script came from.
+        """
+        connection: Any = self.server._websock_server._live_connections.get(client.client_id)
+        headers = getattr(getattr(connection, "request", None), "headers", {})
+        origin, host = headers.get("Origin"), headers.get("Host", "")
+        if origin is None:  # no browser
+            return True
+        if urlsplit(origin).netloc != host:
+            return False
+        # A name that a stranger points at this machine would pass as its own page: only its own names do.
+        return not is_loopback(self.host) or is_loopback(urlsplit(f"//{host}").hostname or "")
+
+
+class _LocalServer(viser.ViserServer):
+    """A viser server that never opens a tunnel to the outside, whatever a page asks."""
+
+    def request_share_url(self, verbose: bool = True) -> str | None:
+        """Refused: what is seen here stays here."""
+        return None
+
+
+@contextmanager
+def serving(start: Start, **options: Any) -> Iterator[Studio]:
+    """A studio that is closed at the end of the block."""
+    studio = Studio(start, **options)
+    try:
+        yield studio
+    finally:
+        studio.close()
