@@ -41,11 +41,11 @@ def mini() -> ModelConfig:
     tokenizer = TokenizerConfig(
         grid=VoxelGrid.from_bounds((-32.0, -32.0, -4.0), (32.0, 32.0, 4.0), shape=(256, 256, 32)),
         point_dim=32,
-        backbone=BackboneConfig(dims=(64, 128), heads=(2, 4), depths=(2, 4)),
-        codebook=CodebookConfig(dim=256, start_from_data=True),
-        skipping=SkippingConfig(pool=4),
+        backbone=BackboneConfig(dims=(64, 128), heads=(2, 4), depths=(1, 2), mlp_ratio=2.0),
+        codebook=CodebookConfig(dim=64, warm_up=1000),
+        skipping=SkippingConfig(pool=4, resolution="cell", noise=False),
         rendering=RenderingConfig(training_mask="union"),
-        losses=LossConfig(occupied_weight=20.0),
+        losses=LossConfig(occupied_weight=5.0, termination=1.0),
     )
     world_model = WorldModelConfig(tokens=(32, 32), unet=unet, token_frame="reference")
     return ModelConfig(tokenizer=tokenizer, world_model=world_model)

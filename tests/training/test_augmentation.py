@@ -14,7 +14,12 @@ from copilot4d.training.augmentation import Augmentation, AugmentationConfig
 from copilot4d.training.counter import SampleKey
 from tests.support.scenes import make_drive
 
-ALL = [Augmentation(mirror=m, yaw_rad=y) for m in (False, True) for y in (0.0, 0.7, -2.5)]
+ALL = [
+    Augmentation(mirror=m, yaw_rad=y, shift_m=s)
+    for m in (False, True)
+    for y in (0.0, 0.7, -2.5)
+    for s in ((0.0, 0.0), (3.0, -11.0))
+]
 
 
 def static_sweeps(seed: int = 0, frames: int = 4) -> list[Sweep]:

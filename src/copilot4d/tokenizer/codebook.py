@@ -29,11 +29,14 @@ class CodebookConfig:
     wait: int = 200  # iterations that a codebook must live before it is made anew
     kmeans_iterations: int = 10
     start_from_data: bool = False  # the first K-means as soon as the bank is full; the paper waits for dead codes
+    warm_up: int = 0  # iterations without quantisation, before the first K-means: an encoder worth clustering
 
     def __post_init__(self) -> None:
         for name in ("codes", "dim", "bank_factor", "dead_after", "wait", "kmeans_iterations"):
             if getattr(self, name) < 1:
                 raise UsageError(f"--codebook.{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
+        if self.warm_up < 0:
+            raise UsageError(f"--codebook.warm-up must not be negative, got {self.warm_up}")
         if not 0 <= self.dead_fraction <= 1:
             raise UsageError(f"--codebook.dead-fraction must lie in [0, 1], got {self.dead_fraction}")
         if self.rows_per_iteration is not None and self.rows_per_iteration < 1:
@@ -67,6 +70,7 @@ class Codebook(nn.Module):
     idle: Tensor
     age: Tensor
     made: Tensor
+    iterations: Tensor
 
     def __init__(self, config: CodebookConfig) -> None:
         super().__init__()
@@ -77,18 +81,27 @@ class Codebook(nn.Module):
         self.register_buffer("idle", torch.zeros(config.codes, dtype=torch.int64))  # iterations since last used
         self.register_buffer("age", torch.zeros((), dtype=torch.int64))  # iterations since it was made
         self.register_buffer("made", torch.zeros((), dtype=torch.int64))  # how often K-means made it
+        self.register_buffer("iterations", torch.zeros((), dtype=torch.int64))  # ever trained
 
     def forward(self, features: Tensor) -> Quantised:
         """(B, H, W, D) encoder outputs -> their nearest codes, and both terms of the loss."""
         tokens = self.nearest(features)
         codes = self.embed(tokens)
         features = features.float()
+        if self.training and self.warming_up:
+            nothing = 0 * codes.sum()
+            return Quantised(values=features, tokens=tokens, codebook_loss=nothing, commitment_loss=nothing)
         return Quantised(
             values=features + (codes - features).detach(),
             tokens=tokens,
             codebook_loss=functional.mse_loss(codes, features.detach()),
             commitment_loss=functional.mse_loss(features, codes.detach()),
         )
+
+    @property
+    def warming_up(self) -> bool:
+        """Whether training still passes the encoder's outputs on as they are."""
+        return int(self.iterations) < self.config.warm_up
 
     @torch.no_grad()
     def nearest(self, features: Tensor) -> Tensor:
@@ -105,6 +118,7 @@ class Codebook(nn.Module):
 
         rows: (M, D) some of the iteration's encoder outputs, oldest first. counts: (K,) how often each code was used.
         """
+        self.iterations += 1
         self.age += 1
         self.idle += 1
         self.idle[counts.to(self.idle.device) > 0] = 0
@@ -112,6 +126,7 @@ class Codebook(nn.Module):
         dead = float((self.idle >= self.config.dead_after).double().mean())
         due = dead > self.config.dead_fraction and int(self.age) >= self.config.wait
         due |= self.config.start_from_data and int(self.made) == 0 and self.full
+        due = int(self.iterations) == self.config.warm_up or (due and not self.warming_up)
         reinitialise = bool(due) and min(int(self.bank_rows), len(self.bank)) >= self.config.codes
         if reinitialise:
             known = self.bank[: min(int(self.bank_rows), len(self.bank))]

@@ -94,10 +94,23 @@ class TokenizerConfig:
         if self.empty_pillar not in get_args(EmptyPillar):
             known = ", ".join(get_args(EmptyPillar))
             raise UsageError(f"--empty-pillar is one of {known}, got {self.empty_pillar!r}")
+        if self.skipping.resolution == "cell":
+            if self.mode == "voxel_centres":
+                raise UsageError("mode 'voxel_centres' needs --skipping.resolution voxel: its points are the voxels")
+            if self.backbone.patch % self.skipping.pool:
+                raise UsageError(
+                    f"--skipping.resolution cell needs a --skipping.pool that divides --backbone.patch, got "
+                    f"{self.skipping.pool} and {self.backbone.patch}"
+                )
         token = 2 * self.backbone.patch
         for name, unit in (("2 x --backbone.patch", token), ("--skipping.pool", self.skipping.pool)):
             if self.grid.shape[0] % unit or self.grid.shape[1] % unit:
                 raise UsageError(f"{name} = {unit} must divide the grid's x and y cells, {self.grid.shape[:2]}")
+
+    @property
+    def logits_per_cell(self) -> int:
+        """Logits of the coarse branch along x (and y) of a cell of the finer feature map."""
+        return self.backbone.patch // (self.skipping.pool if self.skipping.resolution == "cell" else 1)
 
     @property
     def map_size(self) -> tuple[int, int]:

@@ -23,6 +23,7 @@ class LossConfig:
     depth: float = 1.0
     concentration: float = 1.0
     concentration_norm: Concentration = "squared"  # w^2, or |w| as printed
+    termination: float = 0.0  # log likelihood of the place where a ray stops; not in the paper, learns much faster
     margin_m: float = 0.4  # epsilon: weight within it of the surface is free
     occupancy: float = 1.0  # binary cross entropy of the coarse branch
     occupied_weight: float = 1.0  # how much more an occupied voxel counts in it
@@ -31,7 +32,9 @@ class LossConfig:
         if self.concentration_norm not in get_args(Concentration):
             known = ", ".join(get_args(Concentration))
             raise UsageError(f"--losses.concentration-norm is one of {known}, got {self.concentration_norm!r}")
-        for name in ("codebook", "commitment", "depth", "concentration", "margin_m", "occupancy", "occupied_weight"):
+        names = ("codebook", "commitment", "depth", "concentration", "termination", "margin_m", "occupancy",
+                 "occupied_weight")  # fmt: skip
+        for name in names:
             if not getattr(self, name) >= 0:
                 raise UsageError(f"--losses.{name.replace('_', '-')} must not be negative, got {getattr(self, name)}")
 
@@ -59,6 +62,21 @@ def concentration_loss(
     off = ((depths_m - true_depth_m[:, None]).abs() > margin_m) | ~is_surface[:, None]
     size = weights.square() if norm == "squared" else weights
     return torch.where(off, size, torch.zeros_like(size)).sum(dim=-1)
+
+
+def termination_loss(
+    logits: Tensor, depths_m: Tensor, true_depth_m: Tensor, is_surface: Tensor, step_m: float
+) -> Tensor:
+    """(R, N) occupancy logits at samples -> (R,) minus the log likelihood that the ray stops where it did.
+
+    A ray passes every sample before its surface and stops at the one nearest to it: sum -log(1 - alpha) of the former,
+    plus -log(alpha) of the latter. A ray that leaves the volume passes all. -inf is no sample.
+    """
+    ahead = depths_m - true_depth_m[:, None]
+    passed = (ahead < -step_m / 2) | ~is_surface[:, None]
+    stopped = (ahead.abs() <= step_m / 2) & is_surface[:, None] & (logits > -torch.inf)
+    signed = torch.where(stopped, -logits, logits)
+    return (functional.softplus(signed) * (passed | stopped)).sum(dim=-1)
 
 
 def occupancy_loss(logits: Tensor, occupied: Tensor, occupied_weight: float = 1.0) -> Tensor:

@@ -19,6 +19,7 @@ class RenderedSamples:
     """Rays with the weights and depths (R, N) of their samples; behind a ray's last sample both are 0."""
 
     weights: Tensor
+    logits: Tensor  # of the occupancies; -inf behind the last sample
     depths_m: Tensor
     samples: int
 
@@ -49,7 +50,7 @@ def render_samples(
         padded = pad_samples(logits, samples, -torch.inf)
         weights = weights_from_logits(padded)
     return RenderedSamples(
-        weights=weights, depths_m=pad_samples(samples.depths_m, samples, 0.0), samples=len(samples)
+        weights=weights, logits=padded, depths_m=pad_samples(samples.depths_m, samples, 0.0), samples=len(samples)
     )  # fmt: skip
 
 

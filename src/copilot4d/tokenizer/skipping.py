@@ -1,13 +1,15 @@
 """The coarse branch: which voxels hold points, and from it where rays need not look.
 
 Logits are kept in the order in which the network makes them, (B, H, W, u, u, Z): map cell (i, j), then the voxel
-(u i + a, u j + b) inside it. `to_grid` turns them into (B, X, Y, Z).
+(u i + a, u j + b) inside it. `to_grid` turns them into (B, X, Y, Z). With `resolution: cell` the same holds of the
+mask's cells instead of voxels.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,8 @@ from torch.nn import functional
 from copilot4d.errors import UsageError
 from copilot4d.geometry import VoxelGrid
 from copilot4d.tokenizer.voxels import Voxels
+
+Resolution = Literal["voxel", "cell"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +30,12 @@ class SkippingConfig:
     threshold: float = 0.5
     noise: bool = True  # logistic noise on the logits, from a seed
     initial_bias: float = -5.0  # most voxels are empty
+    resolution: Resolution = "voxel"  # "cell" predicts the pooled mask itself: fewer logits, learned sooner
 
     def __post_init__(self) -> None:
+        if self.resolution not in get_args(Resolution):
+            known = ", ".join(get_args(Resolution))
+            raise UsageError(f"--skipping.resolution is one of {known}, got {self.resolution!r}")
         if self.pool < 1:
             raise UsageError(f"--skipping.pool must be at least 1, got {self.pool}")
         if not 0 < self.threshold < 1:
@@ -55,12 +63,15 @@ def to_grid(values: Tensor) -> Tensor:
     return values.permute(0, 1, 3, 2, 4, 5).reshape(batch, height * up, width * up, levels)
 
 
-def network_position(voxels: Voxels, upsample: int) -> Tensor:
-    """(V,) where each occupied voxel stands in a flat (B, H, W, u, u, Z)."""
+def network_position(voxels: Voxels, patch: int, config: SkippingConfig) -> Tensor:
+    """(V,) where what is occupied stands in a flat (B, H, W, u, u, Z) of logits, each place once."""
     x_cells, y_cells, levels = voxels.grid.shape
     scene, x, y, z = voxels.cells.unbind(-1)
-    cell = (scene * (x_cells // upsample) + x // upsample) * (y_cells // upsample) + y // upsample
-    return ((cell * upsample + x % upsample) * upsample + y % upsample) * levels + z
+    wide = config.pool if config.resolution == "cell" else 1
+    up, x, y = patch // wide, x // wide, y // wide
+    cell = (scene * (x_cells // patch) + x // up) * (y_cells // patch) + y // up
+    position = ((cell * up + x % up) * up + y % up) * levels + z
+    return position if wide == 1 else torch.unique(position)
 
 
 def mask_grid(grid: VoxelGrid, pool: int) -> VoxelGrid:
@@ -106,6 +117,8 @@ def predicted_mask(logits: Tensor, config: SkippingConfig, generator: torch.Gene
     The maximum over a cell's voxels, each with its own noise, is 1 with probability 1 - prod (1 - p_i): one draw per
     cell has the same law as one draw per voxel, and there are far fewer cells.
     """
+    if config.resolution == "cell":
+        return to_grid(predicted_voxels(logits, config, generator))
     up = logits.shape[3]
     if config.pool % up:
         return pooled(to_grid(predicted_voxels(logits, config, generator)), config.pool)

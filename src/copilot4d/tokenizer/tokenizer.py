@@ -43,7 +43,7 @@ class Tokenizer(nn.Module):
             init_fan_in(self.feature_grid)
             nn.init.constant_(self.feature_grid.occupancy.bias, config.feature_grid.occupancy_bias)
         if config.mode != "no_skipping":
-            self.coarse_branch = CoarseBranch(dim, config.backbone.patch, grid.shape[2])
+            self.coarse_branch = CoarseBranch(dim, config.logits_per_cell, grid.shape[2])
             init_fan_in(self.coarse_branch)
             nn.init.constant_(self.coarse_branch.linear.bias, config.skipping.initial_bias)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from copilot4d.rendering import RayBatch
-from copilot4d.tokenizer.losses import concentration_loss, depth_loss, occupancy_loss, scene_mean
+from copilot4d.tokenizer.losses import concentration_loss, depth_loss, occupancy_loss, scene_mean, termination_loss
 from copilot4d.tokenizer.renderer import render_samples
 from copilot4d.tokenizer.scene import Scene
 from copilot4d.tokenizer.skipping import network_position, predicted_mask, true_mask
@@ -45,7 +45,7 @@ def training_pass(
     scene = tokenizer.decode_codes(quantised.values)
     losses = {"codebook": quantised.codebook_loss, "commitment": quantised.commitment_loss}
     if scene.coarse_logits is not None:
-        position = network_position(voxels, config.backbone.patch)
+        position = network_position(voxels, config.backbone.patch, config.skipping)
         losses["occupancy"] = occupancy_loss(scene.coarse_logits, position, config.losses.occupied_weight)
     if tokenizer.feature_grid is not None:
         losses |= _rendering_losses(tokenizer, scene, voxels, batch, offsets, noise)
@@ -80,7 +80,9 @@ def _rendering_losses(
         rendered.weights, rendered.depths_m, true_m, is_surface, config.losses.margin_m,
         config.losses.concentration_norm,
     )  # fmt: skip
-    return {
-        "depth": scene_mean(depth, rays.scenes, len(scene)),
-        "concentration": scene_mean(spread, rays.scenes, len(scene)),
-    }
+    losses = {"depth": depth, "concentration": spread}
+    if config.losses.termination:
+        losses["termination"] = termination_loss(
+            rendered.logits, rendered.depths_m, true_m, is_surface, config.rendering.step_m
+        )  # fmt: skip
+    return {name: scene_mean(values, rays.scenes, len(scene)) for name, values in losses.items()}
