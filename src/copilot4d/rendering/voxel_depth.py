@@ -110,14 +110,14 @@ class _Walk(torch.autograd.Function):
             leave.numpy(), np.array(grid.minimum), np.array(grid.cell_size), np.array(logits.shape),
         )  # fmt: skip
         slopes = np.empty(len(crossings.voxels) if ctx.needs_input_grad[0] else 0, dtype=np.float32)
-        depths = tuple(torch.empty(len(rays)) for _ in range(3))
+        expected, median, opacity = (torch.empty(len(rays)) for _ in range(3))
         composite_crossings(
-            logits.detach().contiguous().view(-1).numpy(), *crossings, entry.numpy(), grid.cell_size[0],
-            *(d.numpy() for d in depths), slopes,
+            logits.detach().contiguous().view(-1).numpy(), crossings.firsts, crossings.voxels, crossings.lengths_m,
+            entry.numpy(), grid.cell_size[0], expected.numpy(), median.numpy(), opacity.numpy(), slopes,
         )  # fmt: skip
         ctx.crossings, ctx.slopes, ctx.shape = crossings, slopes, logits.shape
-        ctx.mark_non_differentiable(*depths[1:])
-        return depths
+        ctx.mark_non_differentiable(median, opacity)
+        return expected, median, opacity
 
     @staticmethod
     def backward(ctx: Any, *incoming: Tensor) -> tuple[Tensor, None, None, None]:

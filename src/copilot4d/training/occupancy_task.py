@@ -106,7 +106,8 @@ class OccupancyTask(TrainingTask):
 
     def _windows(self, drive: Drive) -> list[list[Window]]:
         """Per setting the drive's windows. A setting that does not fit the drive's rate has none."""
-        found, reasons = [], []
+        found: list[list[Window]] = []
+        reasons: list[str] = []
         for setting in self.training.settings:
             try:
                 frame_rule(drive, setting)
@@ -240,15 +241,18 @@ def future_rays(clip: Clip, box: FloatArray, per_frame: int, generator: np.rando
     """
     origins, directions, steps, depths, inside = [], [], [], [], []
     for step, sweep in enumerate(clip.future):
-        rays, depth = sweep.rays()
-        rays = Rays(rays.origins.astype(np.float64), rays.directions.astype(np.float64))
-        rays = rays.transformed(clip.reference_from(sweep))
-        segment = intersect_box(rays, box)
-        with np.errstate(invalid="ignore"):
-            usable = np.isfinite(depth) & (depth > MIN_RANGE_M) & segment.hits & (segment.entry < depth)
-        indices = np.flatnonzero(usable)
-        chosen = generator.choice(indices, min(per_frame, len(indices)), replace=False)
-        # Side by side in the batch as in space: neighbours read the same voxels, which makes rendering twice as fast.
+        reference_from_future, order = clip.reference_from(sweep), generator.permutation(len(sweep))
+        for candidates in (order[: 2 * per_frame], order):  # nearly always the first are enough
+            rays, depth = sweep.select(candidates).rays()
+            rays = Rays(rays.origins.astype(np.float64), rays.directions.astype(np.float64))
+            rays = rays.transformed(reference_from_future)
+            segment = intersect_box(rays, box)
+            with np.errstate(invalid="ignore"):
+                usable = np.isfinite(depth) & (depth > MIN_RANGE_M) & segment.hits & (segment.entry < depth)
+            chosen = np.flatnonzero(usable)[:per_frame]
+            if len(chosen) == per_frame:
+                break
+        # Side by side in the batch as in space: neighbours read the same voxels, and find them in the cache.
         chosen = chosen[np.argsort(np.arctan2(rays.directions[chosen, 1], rays.directions[chosen, 0]), kind="stable")]
         origins.append(rays.origins[chosen])
         directions.append(rays.directions[chosen])

@@ -46,7 +46,7 @@ class Occupancy4d(nn.Module):
         self.head = nn.Linear(dims[0], outputs)
         nn.init.normal_(self.head.weight, std=0.1 * dims[0] ** -0.5)
         nn.init.constant_(self.head.bias, config.initial_logit)
-        self.to(memory_format=torch.channels_last)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     @property
     def device(self) -> torch.device:
@@ -73,7 +73,7 @@ class Occupancy4d(nn.Module):
             for block in blocks:
                 map_ = block(map_, clock)
         logits: Tensor = self.head(functional.relu(self.norm(map_.permute(0, 2, 3, 1)))).float()
-        return logits.unflatten(-1, (config.fold, config.fold, config.future_frames, config.grid.shape[2]))
+        return logits.view(*logits.shape[:3], config.fold, config.fold, config.future_frames, config.grid.shape[2])
 
     def blocks(self) -> Iterator[Block]:
         """All residual blocks."""
@@ -116,7 +116,6 @@ class Block(nn.Module):
         self.clock = nn.Linear(CLOCK_DIM, dim)
         nn.init.normal_(self.conv1.weight, std=(2 / (9 * dim)) ** 0.5)
         nn.init.normal_(self.conv2.weight, std=0.2 * (2 / (9 * dim)) ** 0.5)
-        nn.init.zeros_(self.conv2.bias)
 
     def forward(self, x: Tensor, clock: Tensor) -> Tensor:
         """(B, C, H, W) and (B, CLOCK_DIM) -> (B, C, H, W)."""
