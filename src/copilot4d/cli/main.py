@@ -27,6 +27,7 @@ VERBS: dict[str, Verb] = {
     "simulate": Verb("simulate", "write drives through streets drawn from a seed, with traffic that reacts"),
     "doctor": Verb("doctor", "look at a data set and say what is wrong with it, and how to mend it"),
     "train tokenizer": Verb("train_tokenizer", "learn to turn sweeps into tokens and back"),
+    "train occupancy-4d": Verb("train_occupancy", "train the learned baseline 4D-Occ"),
     "evaluate-tokenizer": Verb("evaluate_tokenizer", "score and draw how well a tokenizer reconstructs sweeps"),
     "tokenize": Verb("tokenize", "put drives through a tokenizer once, before a world model trains on them"),
     "train world-model": Verb("train_world_model", "learn how tokens go on, given the past and the ego's motion"),

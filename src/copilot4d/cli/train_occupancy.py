@@ -22,7 +22,7 @@ RECIPES = {
     "mini": Recipe(batch=4, learning_rate=1e-3, warmup_steps=200, cosine_steps=7800, clip_norm=1.0),
     "tiny": Recipe(batch=2, learning_rate=3e-3, warmup_steps=10, cosine_steps=90, clip_norm=1.0),
 }
-RAYS_PER_FRAME = {"paper": 8192, "mini": 1024, "tiny": 256}
+RAYS_PER_FRAME = {"paper": 2048, "mini": 1024, "tiny": 256}
 
 
 @dataclass(frozen=True, kw_only=True)

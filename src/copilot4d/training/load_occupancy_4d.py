@@ -9,7 +9,7 @@ from copilot4d.baselines.occupancy_4d import Occupancy4d, Occupancy4dConfig, Occ
 from copilot4d.baselines.occupancy_4d.config import DepthKind
 from copilot4d.config import from_mapping
 from copilot4d.errors import DataError, UsageError
-from copilot4d.training.checkpoint import Checkpoint, CheckpointStore, open_checkpoint
+from copilot4d.training.load_world_model import best_checkpoint
 
 
 def load_occupancy_4d(folder: str | Path, *, depth: DepthKind | None = None) -> Occupancy4dForecaster:
@@ -18,7 +18,7 @@ def load_occupancy_4d(folder: str | Path, *, depth: DepthKind | None = None) -> 
 
     depth: what to answer, where it should not be what the run's configuration says; then part of the name.
     """
-    checkpoint = _checkpoint(Path(folder))
+    checkpoint = best_checkpoint(Path(folder))
     if checkpoint.content.get("task") != "occupancy_4d":
         raise UsageError(f"{checkpoint.path} holds a {checkpoint.content.get('task')}, not an occupancy_4d")
     stated = checkpoint.content.get("config", {}).get("task", {}).get("model")
@@ -39,15 +39,3 @@ def load_occupancy_4d(folder: str | Path, *, depth: DepthKind | None = None) -> 
         raise DataError(checkpoint.path / "model.safetensors", "weights", expected="those of its own configuration",
                         found=found, remedy="copy the checkpoint again") from error  # fmt: skip
     return Occupancy4dForecaster(model, name="occupancy_4d" if depth is None else f"occupancy_4d_{depth}")
-
-
-def _checkpoint(folder: Path) -> Checkpoint:
-    if not (folder / "checkpoints").is_dir():
-        return open_checkpoint(folder)
-    store = CheckpointStore(folder=folder / "checkpoints")
-    best = store.best_step()
-    found = store.newest() if best is None else open_checkpoint(store.path(best))
-    if found is None:
-        raise DataError(folder, "checkpoints", expected="an intact checkpoint", found="none",
-                        remedy="pass a run that has saved one")  # fmt: skip
-    return found
