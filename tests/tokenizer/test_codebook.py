@@ -128,6 +128,30 @@ def test_starting_from_data_happens_once_when_the_bank_is_full():
     assert [i for i, made in enumerate(reports) if made] == [4]
 
 
+def test_warming_up_passes_features_on_and_ends_with_kmeans():
+    book = codebook(warm_up=5)
+    features = torch.randn(1, 2, 2, DIM, generator=generator(1), requires_grad=True)
+    for i in range(5):
+        assert int(book.made) == 0
+        out = book(features)
+        assert torch.equal(out.values, features)
+        assert (out.codebook_loss.item(), out.commitment_loss.item()) == (0.0, 0.0)
+        rows = blobs(64, seed=i)
+        report = book.update(rows, counts_of(book, rows), generator())
+    assert report.reinitialised
+    assert int(book.made) == 1
+    out = book(features)
+    torch.testing.assert_close(out.values, book.weight[out.tokens])
+    assert not torch.equal(out.values, features)
+    assert len(book.nearest(blobs(640)).unique()) >= 28
+
+
+def test_an_evaluated_codebook_quantises_even_while_it_warms_up():
+    book = codebook(warm_up=5).eval()
+    out = book(torch.randn(1, 2, 2, DIM, generator=generator(1)))
+    torch.testing.assert_close(out.values, book.weight[out.tokens])
+
+
 def test_perplexity_counts_the_codes_in_equal_use():
     counts = torch.zeros(CODES, dtype=torch.int64)
     counts[:8] = 5

@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from copilot4d.errors import UsageError
-from copilot4d.tokenizer.losses import LossConfig, concentration_loss, depth_loss, occupancy_loss, scene_mean
+from copilot4d.tokenizer.losses import (
+    LossConfig,
+    concentration_loss,
+    depth_loss,
+    occupancy_loss,
+    scene_mean,
+    termination_loss,
+)
 
 WEIGHTS = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.6, 0.2]])
 DEPTHS = torch.tensor([[9.0, 10.0, 11.0], [4.7, 5.0, 5.3]])
@@ -41,6 +48,26 @@ def test_occupancy_loss_is_binary_cross_entropy(weight):
         logits.flatten(), target, pos_weight=torch.tensor(weight)
     )
     torch.testing.assert_close(occupancy_loss(logits, occupied, weight), expected)
+
+
+def test_termination_by_hand():
+    """alpha = 0.2, 0.5, 0.9, and no sample behind: the first is passed, the second stops, the third is not seen."""
+    alpha = torch.tensor([[0.2, 0.5, 0.9, 0.0]] * 3)
+    depths = torch.tensor([[9.9, 10.0, 10.1, 0.0]] * 3)
+    true = torch.tensor([10.02, 10.02, 10.5])
+    surface = torch.tensor([True, False, True])
+    found = termination_loss(torch.logit(alpha), depths, true, surface, 0.1)
+    passed_all = -torch.tensor([0.8 * 0.5 * 0.1]).log().item()
+    stopped = -torch.tensor([0.8 * 0.5]).log().item()
+    # The third ray's surface lies where no sample is: it may pass everything before.
+    assert found.tolist() == pytest.approx([stopped, passed_all, passed_all], rel=1e-5)
+
+
+def test_termination_is_least_where_the_ray_stops_at_its_surface():
+    logits = torch.zeros(1, 5, requires_grad=True)
+    depths, true = 0.1 * torch.arange(1, 6)[None].float(), torch.tensor([0.3])
+    termination_loss(logits, depths, true, torch.tensor([True]), 0.1).sum().backward()
+    assert logits.grad.sign().tolist() == [[1, 1, -1, 0, 0]]
 
 
 def test_gradients_by_finite_differences():

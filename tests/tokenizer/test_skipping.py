@@ -21,9 +21,21 @@ from tests.tokenizer.clouds import SMALL, random_sweep, sweep_of
 def test_positions_in_the_networks_order_are_those_of_the_grid():
     voxels = voxelise(PointBatch.of([random_sweep(100, seed=1), random_sweep(50, seed=2)]), SMALL)
     flat = torch.zeros(2 * 16 * 8 * 4, dtype=torch.bool)
-    flat[network_position(voxels, 4)] = True
+    flat[network_position(voxels, 4, SkippingConfig())] = True
     grid = to_grid(flat.view(2, 4, 2, 4, 4, 4))
     assert grid.nonzero().tolist() == voxels.cells.tolist()
+
+
+@pytest.mark.parametrize("pool", [2, 4])
+def test_positions_of_cells_are_those_of_the_true_mask_each_once(pool):
+    voxels = voxelise(PointBatch.of([random_sweep(100, seed=1), random_sweep(50, seed=2)]), SMALL)
+    config, up = SkippingConfig(pool=pool, resolution="cell"), 4 // pool
+    position = network_position(voxels, 4, config)
+    assert len(position.unique()) == len(position) < len(voxels.flat)
+    logits = torch.full((2 * 4 * 2 * up * up * 4,), -9.0)
+    logits[position] = 9.0
+    mask = predicted_mask(logits.view(2, 4, 2, up, up, 4), config, None)
+    assert torch.equal(mask, true_mask(voxels, pool))
 
 
 def test_one_logit_lands_on_its_voxel():

@@ -20,7 +20,7 @@ def choose_drives(
     for path in data:
         dataset = open_dataset(path)
         known |= set(dataset.names)
-        members = set(dataset.split(split).names) if split is not None else set(dataset.names)
+        members = set(dataset.names if split is None else dataset.splits.get(split, ()))
         for name in dataset.names:
             if name in held_out:
                 kept_back.append(dataset[name])
@@ -31,5 +31,6 @@ def choose_drives(
         if missing:
             raise UsageError(f"{flag} {' '.join(missing)}: no such drive; there are {', '.join(sorted(known)[:12])}")
     if not train_on:
-        raise UsageError("no drive is left to train on; look at --drives, --split and --held-out")
+        where = "" if split is None else f" in a split {split!r}"
+        raise UsageError(f"no drive is left to train on{where}; look at --drives, --split and --held-out")
     return train_on, kept_back
