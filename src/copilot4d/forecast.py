@@ -22,7 +22,7 @@ def load_forecaster(
 
     "mini": the weights that come with the package. A baseline's name. A model folder (`copilot4d export`). A run or
     checkpoint of `copilot4d train world-model`, whose tokenizer is found where the run says, or given by `tokenizer`;
-    or of `copilot4d train occupancy-4d`. A name comes before a folder of the same name: write "./mini" to mean the folder.
+    or of `copilot4d train occupancy-4d`. A name comes before a folder of that name: write "./mini" to mean the folder.
     """
     name, folder = str(name_or_folder), Path(name_or_folder)
     if name in BASELINES:
@@ -51,9 +51,7 @@ def _load_run(folder: Path, tokenizer: str | Path | None, device: str) -> Foreca
     from copilot4d.training.load_world_model import best_checkpoint
 
     if best_checkpoint(folder).content.get("task") == "occupancy_4d":
-        occupancy = load_occupancy_4d(folder)
-        occupancy.model.to(device)
-        return occupancy
+        return load_occupancy_4d(folder).to(device)
     return load_run(folder, tokenizer=tokenizer).to(device)
 
 

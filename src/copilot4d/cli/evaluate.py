@@ -10,16 +10,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from copilot4d.cli.console import console, next_step, track
+from copilot4d.cli.model_options import ModelOptions, load
 from copilot4d.cli.outputs import check_output_file
 from copilot4d.cli.score_table import COLUMNS, cell, drive_list
 from copilot4d.datasets import Dataset, open_dataset
 from copilot4d.errors import DataError, UsageError
 from copilot4d.evaluation import Protocol, ScoreFile, evaluate_dataset
-from copilot4d.forecast import load_forecaster
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(ModelOptions):
     """Score a model or a baseline on a data set by the field's protocol.
 
     Every window of the setting goes through the model; what it found stands in one JSON file with the protocol's name
@@ -28,8 +28,6 @@ class Options:
         copilot4d evaluate --model ray_tracing --data path/to/kitti --drives 08 --setting 1s --out scores.json
     """
 
-    model: str
-    """A baseline's name (copy_last, ray_tracing), or a model's folder."""
     data: Path
     """The data set; its format is recognised."""
     setting: Literal["1s", "3s"]
@@ -52,12 +50,8 @@ class Options:
     """Keep what the public 4D-Occ code does with odd input (docs/scoring.md)."""
     on_bad_sweep: Literal["raise", "skip"] = "raise"
     """Stop at a sweep that cannot be read, or leave out the windows that touch it and list them."""
-    seed: int = 0
-    """For models that draw at random."""
-    guidance: float = 1.0
-    """Classifier-free guidance, for models that have it."""
-    steps: int = 10
-    """Sampling steps, for models that have them."""
+    futures: int = 1
+    """Forecast so many futures: scores are those of the first; best of them, mean and spread are told beside."""
 
 
 def run(options: Options) -> int:
@@ -70,7 +64,9 @@ def run(options: Options) -> int:
         parity=options.parity,
     )
     check_writable(options.out)
-    forecaster = load_forecaster(options.model)
+    if options.futures < 1:
+        raise UsageError(f"--futures must be at least 1, got {options.futures}")
+    forecaster = load(options)
     dataset = choose_drives(open_dataset(options.data), options.drives, options.split)
     partial = options.out.with_name(f"{options.out.name}.partial")
     scores = evaluate_dataset(
@@ -82,6 +78,7 @@ def run(options: Options) -> int:
         seed=options.seed,
         guidance=options.guidance,
         steps=options.steps,
+        futures=options.futures,
         data=f"{dataset.format}: {options.data}",
         resume=partial,
         track=track,
@@ -149,6 +146,13 @@ def show(scores: ScoreFile) -> None:
         f"L1 {scores.pooled['roi_l1_median']:.3f} m, AbsRel {100 * scores.pooled['roi_absrel_median']:.2f} %",
         markup=False, highlight=False,
     )  # fmt: skip
+    if scores.several:
+        best, mean = scores.several["best"]["chamfer_roi"], scores.several["mean"]["chamfer_roi"]
+        console.print(
+            f"{scores.several['futures']} futures, Chamfer inside the ROI: best {best:.3f} m², mean {mean:.3f} m², "
+            f"from each other {scores.several['spread_chamfer_roi']:.3f} m²",
+            markup=False, highlight=False,
+        )  # fmt: skip
     for reason, count in scores.not_scored_because.items():
         console.print(f"not scored: {count} frames: {reason}", markup=False, highlight=False)
     for sweep in scores.skipped:

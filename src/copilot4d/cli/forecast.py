@@ -10,14 +10,15 @@ from typing import Literal
 from copilot4d.cli.console import console, next_step, track
 from copilot4d.cli.forecast_files import check_format, prepare_folder, write_description, write_pictures, write_sweeps
 from copilot4d.cli.forecast_moment import Moment, Route, choose_moment, plan_route
+from copilot4d.cli.model_options import ModelOptions, load
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.datasets import open_dataset
 from copilot4d.datasets.windows import frame_rule, protocol_windows
-from copilot4d.forecast import load_forecaster
+from copilot4d.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(ModelOptions):
     """Predict the sweeps that follow a moment of a drive, and write one point file per future frame.
 
     Example: copilot4d forecast --model ray_tracing --data kitti --drive 08 --frame 120 --out forecast --pictures
@@ -26,8 +27,6 @@ class Options:
     where it ends, the ego goes on at constant velocity; --future-poses asks what if it went elsewhere.
     """
 
-    model: str
-    """A baseline's name (copy_last, ray_tracing), or a model's folder."""
     data: Path
     """A data set: KITTI, nuScenes, Argoverse 2, or an own folder of sweeps. The format is recognised."""
     out: Path
@@ -46,25 +45,24 @@ class Options:
     """The ego's way, world_from_lidar in the log's world: KITTI text, a line per future frame, or a TUM trajectory."""
     on_bad_sweep: Literal["raise", "skip"] = "raise"
     """skip: go on without past sweeps that cannot be read, and list them."""
-    guidance: float = 1.0
-    """Strength of classifier-free guidance; baselines ignore it."""
-    steps: int = 10
-    """Sampling steps per frame; baselines ignore it."""
-    seed: int = 0
-    """Of the random draws; baselines draw none."""
+    futures: int = 1
+    """How many futures to write, for models that draw at random."""
 
 
 def run(options: Options) -> int:
     """Forecast, write, and say what was written."""
     check_output_folder("--out", options.out)
-    forecaster = load_forecaster(options.model)
+    if options.futures < 1:
+        raise UsageError(f"--futures must be at least 1, got {options.futures}")
+    forecaster = load(options)
     dataset = open_dataset(options.data)
     moment = choose_moment(dataset, options.drive, options.frame, options.setting, options.on_bad_sweep)
     route = plan_route(moment, options.setting, options.future_poses)
     _say_what_is_forecast(options, moment, route)
     forecast = forecaster.forecast(
-        moment.past, route.world_from_lidar, guidance=options.guidance, steps=options.steps, seed=options.seed
-    )
+        moment.past, route.world_from_lidar, guidance=options.guidance, steps=options.steps, seed=options.seed,
+        futures=options.futures,
+    )  # fmt: skip
     check_format(forecast, options.format)
     prepare_folder(options.out)
     paths = write_sweeps(options.out, forecast, options.format, track)
@@ -74,11 +72,16 @@ def run(options: Options) -> int:
     description = write_description(
         options.out, moment, route, forecast, paths,
         model=forecaster.name, data=str(options.data), setting=options.setting,
-        options={"guidance": options.guidance, "steps": options.steps, "seed": options.seed, "format": options.format},
+        options={
+            "guidance": options.guidance, "steps": options.steps, "seed": options.seed, "futures": options.futures,
+            **getattr(forecaster, "settings", {}), "format": options.format,
+        },
     )  # fmt: skip
-    for path, sweep, timestamp_ns in zip(paths, forecast.sweeps, route.timestamps_ns, strict=True):
+    for path, sweep, timestamp_ns in zip(paths[0], forecast.sweeps, route.timestamps_ns, strict=True):
         after_s = (int(timestamp_ns) - moment.past[-1].timestamp_ns) * 1e-9
         _say(f"  {path}  {after_s:+.1f} s, {len(sweep)} points")
+    if len(paths) > 1:
+        _say(f"  {paths[1][0]} ... {paths[-1][-1].name}  {len(paths) - 1} other futures")
     for other in (description, *pictures):
         _say(f"  {other}")
     for reason in moment.skipped:

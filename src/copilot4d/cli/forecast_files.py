@@ -28,7 +28,8 @@ def prepare_folder(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     if (out / JSON_NAME).exists():
         stale = [out / name for name in PICTURES]
-        stale += [path for suffix in FORMATS for path in out.glob(f"future_[0-9]*.{suffix}")]
+        for suffix in FORMATS:
+            stale += [*out.glob(f"future_[0-9]*.{suffix}"), *out.glob(f"alternative_[0-9]*_future_[0-9]*.{suffix}")]
         for path in stale:
             path.unlink(missing_ok=True)
         (out / JSON_NAME).unlink()
@@ -40,16 +41,26 @@ def check_format(forecast: Forecast, format: str) -> None:
         raise UsageError("--format bin cannot keep where the rays of several lidars start; use --format ply or npz")
 
 
-def write_sweeps(out: Path, forecast: Forecast, format: str, track: Track) -> list[Path]:
-    """One file per future frame, each in its own lidar frame."""
-    paths = [out / f"future_{k + 1:02d}.{format}" for k in range(len(forecast.sweeps))]
-    for path, sweep in track(list(zip(paths, forecast.sweeps, strict=True)), "writing sweeps"):
+def write_sweeps(out: Path, forecast: Forecast, format: str, track: Track) -> list[list[Path]]:
+    """One file per future frame, each in its own lidar frame; for each future a list of them, the forecast's first."""
+    paths = [
+        [out / f"{alternative_prefix(s)}future_{k + 1:02d}.{format}" for k in range(len(future.sweeps))]
+        for s, future in enumerate(forecast.futures)
+    ]
+    sweeps = [sweep for future in forecast.futures for sweep in future.sweeps]
+    named = list(zip([path for row in paths for path in row], sweeps, strict=True))
+    for path, sweep in track(named, "writing sweeps"):
         write_points(path, sweep.points, sweep.intensity, sweep.origins)
     return paths
 
 
+def alternative_prefix(number: int) -> str:
+    """The first future's files have plain names; those of the second begin with alternative_02_."""
+    return "" if number == 0 else f"alternative_{number + 1:02d}_"
+
+
 def write_description(
-    out: Path, moment: Moment, route: Route, forecast: Forecast, paths: list[Path], **named: Any
+    out: Path, moment: Moment, route: Route, forecast: Forecast, paths: list[list[Path]], **named: Any
 ) -> Path:
     """forecast.json: what was forecast from what, with which options, and where it lies."""
     reference_ns = moment.past[-1].timestamp_ns
@@ -77,9 +88,13 @@ def write_description(
                 "world_from_lidar": pose.tolist(),
             }
             for path, sweep, timestamp_ns, frame, source, pose in zip(
-                paths, forecast.sweeps, route.timestamps_ns, route.frames, route.sources, route.world_from_lidar,
+                paths[0], forecast.sweeps, route.timestamps_ns, route.frames, route.sources, route.world_from_lidar,
                 strict=True,
             )
+        ],
+        "alternatives": [
+            [{"file": path.name, "points": len(sweep)} for path, sweep in zip(row, other.sweeps, strict=True)]
+            for row, other in zip(paths[1:], forecast.alternatives, strict=True)
         ],
         "skipped": moment.skipped,
     }  # fmt: skip

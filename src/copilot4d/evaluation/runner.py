@@ -23,6 +23,7 @@ from copilot4d.errors import ForecastError, ProtocolError, UsageError
 from copilot4d.evaluation.frame_score import DetailedScore, score_frame_detailed
 from copilot4d.evaluation.protocol import Protocol
 from copilot4d.evaluation.scores import ScoreFile
+from copilot4d.evaluation.several import SeveralFrame, several_frames
 from copilot4d.evaluation.sweep_cache import CachedDrives
 from copilot4d.evaluation.tally import Tally
 from copilot4d.evaluation.true_rays import TrueFrame, true_frame
@@ -55,6 +56,7 @@ def evaluate_dataset(
     seed: int = 0,
     guidance: float = 1.0,
     steps: int = 10,
+    futures: int = 1,
     data: str = "",
     resume: Path | None = None,
     track: Track = silent,
@@ -63,13 +65,14 @@ def evaluate_dataset(
 
     setting: "1s" or "3s"; protocol: `Protocol()` by default; every, limit: put into the protocol where given.
     on_bad_sweep: "raise" stops at the first sweep that cannot be read, "skip" leaves out the windows that touch one.
+    futures: how many are forecast; scores are those of the first, `several` tells of the best, the mean and the spread.
     data: how the score file names the data; resume: a file in which the run is kept and from which the same call goes
     on after an interrupt; remove it once the result is stored. ProtocolError where the data has no complete window.
     """
     if on_bad_sweep not in ("raise", "skip"):
         raise UsageError(f"--on-bad-sweep must be raise or skip, got {on_bad_sweep!r}")
     protocol = (protocol or Protocol()).with_changes(every=every, limit=limit)
-    sampling: _Sampling = {"seed": seed, "guidance": guidance, "steps": steps}
+    sampling: _Sampling = {"seed": seed, "guidance": guidance, "steps": steps, "futures": futures}
     windows = _windows(dataset, setting, protocol)
     scorable = [window for window in windows if window.future]
     drives = CachedDrives(dataset, capacity=_span(scorable))
@@ -103,7 +106,14 @@ def evaluate_dataset(
         drives=list(dataset),
         setting=setting,
         skipped=drives.skipped(),
-        options={**sampling, "every": protocol.every, "limit": protocol.limit, "on_bad_sweep": on_bad_sweep},
+        futures=futures,
+        options={
+            **sampling,
+            **getattr(forecaster, "settings", {}),
+            "every": protocol.every,
+            "limit": protocol.limit,
+            "on_bad_sweep": on_bad_sweep,
+        },
         seconds=time.monotonic() - started,
     )
 
@@ -112,6 +122,7 @@ class _Sampling(TypedDict):
     seed: int
     guidance: float
     steps: int
+    futures: int
 
 
 def _key(
@@ -187,14 +198,32 @@ def _score_window(tally: Tally, protocol: Protocol, forecaster: Forecaster, clip
     forecast = _forecast(forecaster, clip, truth, sampling)
     spent = time.monotonic() - before
     scored = [_score(protocol, clip, forecast, frame, i) for i, frame in enumerate(truth)]
+    several = _several(protocol, clip, forecast, truth, scored) if len(forecast.futures) > 1 else []
     # Only now: an interrupt before leaves the tally without this window, not with half of it.
     tally.seconds_forecasting += spent
+    tally.add_several(several)
     for i, result in enumerate(scored):
         if isinstance(result, str):
             tally.not_scored(result)
         else:
             times_ns = (clip.reference.timestamp_ns, clip.future[i].timestamp_ns)
             tally.add(clip.drive, i + 1, times_ns, result, truth=truth[i].fingerprint)
+
+
+def _several(
+    protocol: Protocol, clip: Clip, forecast: Forecast, truth: list[TrueFrame], first: list[DetailedScore | str]
+) -> list[SeveralFrame]:
+    """What all futures say; the first one's scores are known."""
+    others = [[_score(protocol, clip, f, frame, i) for i, frame in enumerate(truth)] for f in forecast.alternatives]
+    scores = [[None if isinstance(r, str) else r.score for r in future] for future in (first, *others)]
+    clouds = [
+        [
+            se3.transform_points(frame.scoring_from_future, sweep.points)
+            for frame, sweep in zip(truth, future.sweeps, strict=True)
+        ]
+        for future in forecast.futures
+    ]
+    return several_frames(scores, clouds, protocol.roi)
 
 
 def _forecast(forecaster: Forecaster, clip: Clip, truth: list[TrueFrame], sampling: _Sampling) -> Forecast:

@@ -14,6 +14,7 @@ from copilot4d.evaluation.frame_score import METRICS, DetailedScore, FrameScore
 from copilot4d.evaluation.pooled_median import PooledMedian
 from copilot4d.evaluation.protocol import Protocol
 from copilot4d.evaluation.scores import HorizonScore, ScoreFile
+from copilot4d.evaluation.several import SeveralFrame, several_from_plain, several_to_plain, summarise_several
 
 
 class Tally:
@@ -28,6 +29,7 @@ class Tally:
         self._reasons: Counter[str] = Counter()
         self._frames: list[str] = []
         self._l1, self._absrel = PooledMedian(), PooledMedian()
+        self._several: list[SeveralFrame] = []
 
     def add(
         self, drive: str, horizon: int, times_ns: tuple[int, int], detailed: DetailedScore, *, truth: str = ""
@@ -44,6 +46,10 @@ class Tally:
         self._l1.add(detailed.roi_l1[np.isfinite(detailed.roi_l1)])
         self._absrel.add(detailed.roi_absrel[np.isfinite(detailed.roi_absrel)])
 
+    def add_several(self, frames: Sequence[SeveralFrame]) -> None:
+        """What several futures of a window say beside the first one's scores."""
+        self._several += frames
+
     def not_scored(self, reason: str, frames: int = 1) -> None:
         """Frames of the protocol that have no score, and why."""
         if frames:
@@ -58,7 +64,7 @@ class Tally:
         """Why frames have no score, for messages."""
         return "; ".join(f"{count} frames: {reason}" for reason, count in self._reasons.items()) or "there are none"
 
-    def score_file(self, *, protocol: Protocol, **about: Any) -> ScoreFile:
+    def score_file(self, *, protocol: Protocol, futures: int = 1, **about: Any) -> ScoreFile:
         """All that was added, with what the caller knows about the run."""
         every_score = [score for scores in self._scores.values() for score in scores]
         return ScoreFile(
@@ -82,6 +88,7 @@ class Tally:
             seconds_forecasting=self.seconds_forecasting,
             frames_hash=hashlib.sha256("".join(self._frames).encode()).hexdigest()[:12],
             pooled={"roi_l1_median": self._l1.value(), "roi_absrel_median": self._absrel.value()},
+            several=summarise_several(self._several, futures),
             **about,
         )
 
@@ -94,6 +101,7 @@ class Tally:
             "reasons": dict(self._reasons),
             "frames": self._frames,
             "seconds_forecasting": self.seconds_forecasting,
+            "several": [several_to_plain(frame) for frame in self._several],
         }
         return plain, self._l1.counts, self._absrel.counts
 
@@ -108,6 +116,7 @@ class Tally:
             restored._seconds_ahead[int(horizon)].append(float(seconds))
         restored._references = {(str(drive), int(reference_ns)) for drive, reference_ns in plain["references"]}
         restored._reasons = Counter({str(reason): int(count) for reason, count in plain["reasons"].items()})
+        restored._several = [several_from_plain(values) for values in plain["several"]]
         restored._frames = [str(line) for line in plain["frames"]]
         restored.seconds_forecasting = float(plain["seconds_forecasting"])
         restored._l1.counts, restored._absrel.counts = l1_counts.copy(), absrel_counts.copy()

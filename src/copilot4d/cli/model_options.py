@@ -1,0 +1,57 @@
+"""The options of every verb that forecasts: which model, where it runs, how it samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from copilot4d.baselines import BASELINES
+from copilot4d.errors import UsageError
+from copilot4d.forecast import load_forecaster
+from copilot4d.forecaster import Forecaster
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Which model, and how it samples. Baselines draw nothing at random: for them all but the model means nothing."""
+
+    model: str
+    """mini, a baseline's name (copy_last, ray_tracing), a model's folder, or the run of a world model."""
+    tokenizer: Path | None = None
+    """The tokenizer's run or folder, for the run of a world model that does not name its own."""
+    guidance: float = 1.0
+    """Strength of classifier-free guidance; 0 turns it off."""
+    steps: int = 10
+    """Sampling steps per frame."""
+    seed: int = 0
+    """Of the random draws."""
+    schedule: Literal["paper", "maskgit"] | None = None
+    """How many tokens each step decides: paper (many early), maskgit (few early). By default the model's own."""
+    top_k: int | None = None
+    """Draw among so many tokens; 0: among all. By default the model's own."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1."""
+
+
+def load(options: ModelOptions) -> Forecaster:
+    """The model that the options name, ready to forecast."""
+    if options.model in BASELINES:
+        return load_forecaster(options.model)
+    from copilot4d.model_forecaster import ModelForecaster  # only here: baselines need no torch
+    from copilot4d.training.distributed import choose_device
+    from copilot4d.training.malloc import keep_freed_memory
+
+    device = choose_device(options.device)
+    if device.type == "cpu":
+        keep_freed_memory()
+    forecaster = load_forecaster(options.model, tokenizer=options.tokenizer, device=str(device))
+    if not isinstance(forecaster, ModelForecaster):
+        return forecaster
+    if options.top_k is not None and options.top_k < 0:
+        raise UsageError(f"--top-k must be at least 0, got {options.top_k}")
+    if options.schedule is not None:
+        forecaster = forecaster.with_sampler(schedule=options.schedule)
+    if options.top_k is not None:
+        forecaster = forecaster.with_sampler(top_k=options.top_k or None)
+    return forecaster
