@@ -131,6 +131,21 @@ def test_every_clip_counts_the_same_however_many_rays_it_has():
     assert clip_mean(values, clips, 3).item() == 4.0
 
 
+def test_empty_sweeps_among_the_samples_do_not_stop_training():
+    drive = small_drive(8)
+    empty = dataclasses.replace(drive, read=lambda i: drive[i].select(np.zeros(0, dtype=np.int64)))
+    task = OccupancyTask(SMALL, [drive, empty])
+    batch = task.collate([task.sample(key(i)) for i in range(4)])
+    clips_with_rays = batch.future.rays.scenes.unique()
+    assert 0 < len(clips_with_rays) < 4
+    torch.manual_seed(0)
+    model = task.build_model()
+    total = task.loss(model, batch, StepCounter(seed=0, step=0, indices=(0, 1, 2, 3)))["total"]
+    total.backward()
+    assert total.isfinite()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
 def config_of(run, **changes) -> TrainingConfig:
     recipe = Recipe(batch=4, warmup_steps=2, cosine_steps=4, clip_norm=1.0)
     given = {"workers": 0, "precision": "fp32", "device": "cpu", "tensorboard": False, "save_every": 99,

@@ -56,12 +56,6 @@ class FutureRays:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Sample:
-    past: PastVoxels
-    future: FutureRays
-
-
-@dataclass(frozen=True, kw_only=True)
 class OccupancyBatch:
     """Clips: their pasts, and rays into their futures."""
 
@@ -124,19 +118,19 @@ class OccupancyTask(TrainingTask):
         """A fresh network."""
         return Occupancy4d(self.training.model)
 
-    def sample(self, key: SampleKey) -> _Sample:
-        """A clip, augmented: its past as voxels, and some rays of its future frames."""
+    def sample(self, key: SampleKey) -> OccupancyBatch:
+        """A clip, augmented, as a batch of one: its past as voxels, and some rays of its future frames."""
         drive, window = self._item(key)
         clip = self._clip(drive, window)
         clip = self.training.augmentation.draw(key.generator("augmentation")).clip(clip)
-        return _Sample(
+        return OccupancyBatch(
             past=past_voxels(clip.past, self.training.model),
             future=future_rays(
                 clip, self.training.model.grid.box, self.training.rays_per_frame, key.generator("rays")
             ),
         )  # fmt: skip
 
-    def collate(self, samples: Sequence[_Sample]) -> OccupancyBatch:
+    def collate(self, samples: Sequence[OccupancyBatch]) -> OccupancyBatch:
         """All voxels and rays in one batch, each ray with its clip."""
         futures = [s.future for s in samples]
         counts = torch.tensor([len(f.rays) for f in futures])
