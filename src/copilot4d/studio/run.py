@@ -65,5 +65,5 @@ def disagreement_m(clouds: Sequence[NDArray[np.float32]], only: int | None = Non
         others = [tree for j, tree in trees.items() if j != i]
         for tree in others if len(dense[i]) else []:
             total += tree.query(dense[i], k=1)[0]
-        result.append(total / max(len(others), 1))
+        result.append(total / np.float32(max(len(others), 1)))
     return result

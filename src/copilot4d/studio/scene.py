@@ -21,7 +21,6 @@ from copilot4d.studio.run import Run
 EGO_SIZE_M = (4.6, 1.9, 1.5)
 WAY_COLOUR = (255, 120, 200)
 _ABOVE_ROAD_M = 0.15  # ways and handles float a little, so that the road's points do not hide them
-_SAME_PLACE_M = 1e-3  # a handle that is dragged is not put where it already is
 
 
 @dataclass
@@ -92,16 +91,14 @@ class Scene:
             handle = self._scene.add_line_segments(name, points=segments, colors=colour, thickness=width)
             self._ways[name] = (owner, handle)
 
-    def show_waypoints(self, moment: Moment, way: PlannedWay, visible: bool) -> None:
-        """Put the handles where the plan leads; they are made once."""
-        height = moment.ground_m + _ABOVE_ROAD_M
+    def show_waypoints(self, moment: Moment, way: PlannedWay, *, visible: bool, dragged: bool) -> None:
+        """Put the handles where the plan leads. Those that were dragged stay: the hand may be further already."""
         if not self._waypoints:
             self._waypoints = [self._waypoint(k) for k in range(WAYPOINTS)]
         for handle, place in zip(self._waypoints, way.waypoints_m, strict=True):
-            wanted = np.array([place[0], place[1], height])
-            if np.abs(handle.position - wanted).max() > _SAME_PLACE_M:
-                handle.position = wanted
             handle.visible = visible
+            if not dragged:
+                handle.position = (float(place[0]), float(place[1]), moment.ground_m + _ABOVE_ROAD_M)
 
     def waypoints_m(self) -> FloatArray:
         """(K, 2): where the handles are now."""

@@ -6,6 +6,7 @@ import contextlib
 import io
 import ipaddress
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -41,6 +42,8 @@ class Studio:
         self.worker = Worker() if settle_s is None else Worker(settle_s=settle_s)
         self.views: dict[int, View] = {}
         self._lock = threading.Lock()
+        # A window that closes while it is drawn is no news.
+        warnings.filterwarnings("ignore", message="Queued a .* on a closed connection", category=UserWarning)
         with contextlib.redirect_stdout(io.StringIO()):  # viser greets on its own; the command line does that here
             self.server = _LocalServer(host=host, port=port, label="copilot4d: what if?", verbose=False)
         self.server.gui.configure_theme(

@@ -11,21 +11,22 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import viser
 
 from copilot4d.errors import Copilot4dError, UsageError
-from copilot4d.studio.clouds import Look, clouds, legend
+from copilot4d.studio.clouds import Look, clouds
 from copilot4d.studio.library import Library
 from copilot4d.studio.moment import Moment
-from copilot4d.studio.panel import ALL_FUTURES, Panel, connect, lines, set_options, set_range
-from copilot4d.studio.plan import Plan
+from copilot4d.studio.panel import ALL_FUTURES, Panel, connect
+from copilot4d.studio.panel_sync import PanelSync
+from copilot4d.studio.plan import Kind, Plan
 from copilot4d.studio.run import Run
 from copilot4d.studio.save import Picture, save_html, save_mp4, save_ply
 from copilot4d.studio.scene import Scene
 from copilot4d.studio.session import Session
-from copilot4d.studio.simulated_truth import can_simulate
 from copilot4d.studio.worker import Worker
 
 PLAY_S = 0.4  # a frame, while playing
@@ -52,13 +53,14 @@ class View:
         self.look = Look()
         self.lock = threading.RLock()
         self.is_closed = False
-        self._trouble = ""
+        self._trouble, self._undo = "", False  # what was refused, and whether widgets must go back
         self._saved: list[str] = []
         self._followed: Run | None = None  # the time slider follows this run as its frames arrive
         self._is_filming = False
         self._wake = threading.Event()
         self.session = Session(library, worker, model=start.model, changed=self._wake.set)
         self.panel = Panel(client.gui, data=start.data, models=library.models, may_open=start.may_open)
+        self._sync = PanelSync(self.panel)
         self.scene = Scene(client, dragged=self._on_drag)
         self._connect()
         self._drawer = threading.Thread(target=self._draw_on, name="copilot4d-studio-drawer", daemon=True)
@@ -67,8 +69,8 @@ class View:
 
     def close(self) -> None:
         """The browser is gone: take back what it asked, and never write to it again."""
+        self.is_closed = True  # before the lock: a drawing that is under way is the last
         with self.lock:
-            self.is_closed = True
             self.session.close()
         self._wake.set()
 
@@ -109,10 +111,11 @@ class View:
             try:
                 action()
             except (Copilot4dError, OSError) as error:
-                self._trouble = str(error)
+                self._trouble, self._undo = str(error), True
         self._wake.set()
 
     def _open(self, data: str, drive: str | None = None, frame: int | None = None) -> None:
+        self.look = replace(self.look, time=0)
         self.session.open(data, drive, frame)
         self._ask_if_live()
 
@@ -141,7 +144,7 @@ class View:
         self._ask_if_live()
 
     def _on_preset(self) -> None:
-        self._plan(Plan(kind=self.panel.preset.value))
+        self._plan(Plan(kind=cast(Kind, self.panel.preset.value)))
 
     def _on_sliders(self) -> None:
         self._plan(Plan(kind="sliders", controls=self.panel.controls()))
@@ -174,6 +177,7 @@ class View:
     def _on_time(self) -> None:
         self._followed = None  # the user's hand comes first
         self.look = replace(self.look, time=self.panel.time.value)
+        self._sync.time_was_set(self.look.time)
 
     def _ask_if_live(self) -> None:
         if self.panel.live.value and self.session.moment is not None:
@@ -251,8 +255,9 @@ class View:
         session, panel = self.session, self.panel
         if self._followed is not None and self._followed is session.run and self._followed.frames:
             self.look = replace(self.look, time=len(self._followed.frames))
-        with panel.silently(), self.client.atomic():
-            self._draw_panel()
+        with self.client.atomic():
+            undo, self._undo = self._undo, False
+            self._sync.show(session, self.look, trouble=self._trouble, saved=self._saved, undo=undo)
         only = panel.only.value
         self.look = replace(
             self.look, all_times=panel.all_times.value, past=panel.past.value, truth=panel.truth.value,
@@ -273,51 +278,6 @@ class View:
         self.scene.show_clouds(moment, clouds(session, look), look.colour, self.panel.point_size.value)
         self.scene.show_ego(moment, poses[place])
         self.scene.show_ways(moment, session.way, session.runs())
-        self.scene.show_waypoints(moment, session.way, self.panel.handles.value)
-
-    def _draw_panel(self) -> None:
-        session, panel, moment = self.session, self.panel, self.session.moment
-        run = session.run
-        if session.dataset is not None:
-            chosen = moment.drive.name if moment is not None else panel.drive.value
-            set_options(panel.drive, session.dataset.names, chosen)
-        set_options(panel.model, session.library.models, session.model)
-        if moment is not None and session.way is not None:
-            set_range(panel.frame, 0, max(len(moment.drive) - 1, 1), moment.frame)
-            set_range(panel.time, 1 - len(moment.past), len(moment.times_s), self.look.time)
-            self.look = replace(self.look, time=panel.time.value)
-            panel.setting.value = moment.setting
-            panel.show_controls(session.way.controls)
-            assert session.dataset is not None
-            panel.simulate.disabled = not can_simulate(session.dataset, moment.drive)
-        futures = max((len(other.frames[0]) for other in session.runs() if other.frames), default=1)
-        set_options(panel.only, [ALL_FUTURES, *map(str, range(1, futures + 1))], panel.only.value)
-        pending = run is not None and run.is_pending
-        panel.cancel.disabled = not pending
-        panel.drop.disabled = not session.kept
-        panel.progress.visible = pending
-        if run is not None:
-            panel.progress.value = 100.0 * len(run.frames) / max(len(run.poses), 1)
-        panel.legend.content = lines((legend(panel.colour.value, futures * len(session.runs())), "plain"))
-        panel.saved.content = lines(*((path, "good") for path in self._saved))
-        panel.status.content = lines((self._trouble, "bad"), *describe(session, moment, run))
-
-
-def describe(session: Session, moment: Moment | None, run: Run | None) -> list[tuple[str, str]]:
-    """The window's status, line by line."""
-    if moment is None:
-        return [("No moment is open: choose data, drive and frame", "plain")]
-    found = [(f"{moment.drive.name}, frame {moment.frame}: {len(moment.past)} past sweeps", "plain")]
-    found += [(note, "bad") for note in moment.notes]
-    if run is None:
-        return [*found, ("Press Imagine", "plain")]
-    made, wanted = len(run.frames), len(run.poses)
-    words = {
-        "waiting": "waits for another window's forecast" if session.worker.is_busy_with_others(id(session)) else "...",
-        "running": f"{made} of {wanted} frames",
-        "done": f"{made} frames, {run.sampling.futures} future{'s' if run.sampling.futures > 1 else ''}",
-        "cancelled": f"cancelled after {made} of {wanted} frames",
-        "failed": run.error,
-    }[run.state]
-    mood = {"failed": "bad", "done": "good"}.get(run.state, "plain")
-    return [*found, (f"{run.model}, {run.label}: {words}", mood)]
+        self.scene.show_waypoints(
+            moment, session.way, visible=self.panel.handles.value, dragged=session.plan.kind == "drawn"
+        )
