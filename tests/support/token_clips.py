@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from types import SimpleNamespace
 
 import numpy as np
 import torch
 
+from copilot4d.training.token_clips import TokenClip
 from tests.world_model.models import random_poses
 
 
@@ -25,10 +25,10 @@ class MemoryClips:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def clip(self, item: int, variant: int) -> SimpleNamespace:
+    def clip(self, item: int, variant: int) -> TokenClip:
         if not 0 <= variant < self.variants:
             raise IndexError(variant)
-        return SimpleNamespace(
+        return TokenClip(
             tokens=(self.tokens[item] + variant) % self.vocabulary,
             world_from_lidar=self.poses[item],
             past_frames=self.past_frames,

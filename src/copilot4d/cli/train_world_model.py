@@ -121,7 +121,7 @@ def choose_clips(options: Options, config: WorldModelConfig) -> tuple[TokenClips
         if both:
             raise UsageError(f"{sorted(both)[0]} is in --tokens and in --held-out-tokens; use --held-out DRIVE")
         names = [name for folder in options.held_out_tokens for name in open_token_cache(folder).drives]
-        held_out = clips_of(options.held_out_tokens, names)
+        held_out: TokenClips | None = clips_of(options.held_out_tokens, names)
     else:
         kept_back = list(options.held_out) or marked
         held_out = clips_of(options.tokens, kept_back) if kept_back else None

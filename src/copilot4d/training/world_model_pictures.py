@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,10 +17,8 @@ from copilot4d.pictures.ink import colour_table
 from copilot4d.tokenizer.generation import voxel_centres
 from copilot4d.tokenizer.tokenizer import Tokenizer
 from copilot4d.training.load_tokenizer import load_tokenizer
+from copilot4d.training.token_clips import TokenClip
 from copilot4d.world_model import SamplerConfig, WorldModel, rollout
-
-if TYPE_CHECKING:
-    from copilot4d.training.token_clips import TokenClip
 
 Image = NDArray[np.uint8]
 SIZE_PX = 320

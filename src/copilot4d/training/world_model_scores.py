@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from copilot4d.geometry import VoxelGrid, se3
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.training.counter import counter_seed
 from copilot4d.training.distributed import World
+from copilot4d.training.token_clips import TokenClip
 from copilot4d.world_model import (
     Actions,
     DiffusionConfig,
@@ -30,9 +30,6 @@ from copilot4d.world_model import (
     draw_noise,
     make_denoising,
 )
-
-if TYPE_CHECKING:
-    from copilot4d.training.token_clips import TokenClip
 
 
 class TokenScores:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from copilot4d.geometry import VoxelGrid
 from copilot4d.training.counter import SampleKey, StepCounter
 from copilot4d.training.distributed import World
 from copilot4d.training.task import TrainingTask
+from copilot4d.training.token_clips import TokenClip
 from copilot4d.training.world_model_pictures import forecast_pictures
 from copilot4d.training.world_model_scores import TokenScores, score_clip
 from copilot4d.world_model import (
@@ -31,9 +32,6 @@ from copilot4d.world_model import (
     make_denoising,
 )
 from copilot4d.world_model.unet import Group
-
-if TYPE_CHECKING:
-    from copilot4d.training.token_clips import TokenClip
 
 ACTIONS = {
     "own": "previous_from_current: the motion t-1 -> t at frame t, 4x4 row-major; the first frame's is unknown",
