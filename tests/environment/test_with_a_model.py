@@ -17,7 +17,7 @@ from tests.environment.test_env import same, shown
 from tests.support.scenes import make_drive
 
 DRIVE = make_drive(16, rings=8, azimuths=60)
-PLAN = ([6.0, 0.05], [4.0, 0.0], [6.0, -0.3], [2.0, 0.1])  # longer than the model's window
+PLAN = ([6.0, 0.05], [4.0, 0.0], [6.0, -0.3])  # longer than the model's window
 
 
 @pytest.fixture(scope="module", params=["own", "reference"])
@@ -33,18 +33,16 @@ def model(request):
 
 
 def begun(model, seed=3):
-    env = WorldModelEnv(model, (DRIVE, 12), futures=2, steps=2, max_points=200)
+    env = WorldModelEnv(model, (DRIVE, 12), futures=2, steps=1, max_points=200)
     env.reset(seed=seed)
     return env
 
 
 def test_same_seed_and_actions_same_future_to_the_bit(model):
-    lives = []
-    for seed in (3, 3, 4):
-        env = begun(model, seed)
-        lives.append(tuple(env.step(action) for action in PLAN))
-    assert same(lives[0], lives[1])
-    assert not np.array_equal(lives[0][0][4]["tokens"], lives[2][0][4]["tokens"])
+    lives = [tuple(map(begun(model).step, PLAN)) for _ in range(2)]
+    assert same(*lives)
+    another = begun(model, seed=4).step(PLAN[0])
+    assert not np.array_equal(lives[0][0][4]["tokens"], another[4]["tokens"])
 
 
 def test_info_has_tokens_opacity_and_disagreement_of_the_observed_points(model):
@@ -61,7 +59,7 @@ def test_info_has_tokens_opacity_and_disagreement_of_the_observed_points(model):
 def test_forks_and_refusals_leave_the_model_where_it_was(model):
     env, alone = begun(model), begun(model)
     fork = env.fork()
-    for action in PLAN[::-1]:
+    for action in PLAN[1:]:
         fork.step(action)
     for action in PLAN:
         with pytest.raises(ActionRefusedError):
