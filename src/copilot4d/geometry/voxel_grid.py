@@ -66,7 +66,10 @@ class VoxelGrid:
     def contains(self, points: FloatArray) -> NDArray[np.bool_]:
         """(..., 3) -> (...,) whether a point falls into a cell. NaN and infinity do not."""
         scaled = (np.asarray(points, dtype=np.float64) - self.minimum) / self.cell_size
-        return np.asarray(((scaled >= 0) & (scaled < self.shape)).all(axis=-1))
+        x, y, z = (
+            (scaled[..., i] >= 0) & (scaled[..., i] < self.shape[i]) for i in range(3)
+        )  # by column: much faster than all(axis=-1)
+        return np.asarray(x & y & z)
 
     def centre_of(self, index: NDArray[np.integer]) -> FloatArray:
         """(..., 3) cell indices -> (..., 3) coordinates of the cells' centres."""
