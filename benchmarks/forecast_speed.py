@@ -1,0 +1,134 @@
+"""How long a forecast takes, and where the time goes: 5 frames, 20,000 rays each, K = 10, guidance.
+
+    python benchmarks/forecast_speed.py                       # the mini preset with random weights, or the shipped ones
+    python benchmarks/forecast_speed.py --model runs/world --threads 2 --futures 8
+
+Random weights cost what trained ones do, except in rendering: a tokenizer that has not learned looks everywhere. With
+them, rays look only where the newest past sweep has points.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from copilot4d import load_forecaster, open_dataset, presets
+from copilot4d.datasets.windows import read_clip, window_at
+from copilot4d.geometry import BeamPattern, Rays, Sweep
+from copilot4d.model_forecaster import ModelForecaster
+from copilot4d.tokenizer import PointBatch, Tokenizer
+from copilot4d.tokenizer.skipping import true_mask
+from copilot4d.tokenizer.voxels import voxelise
+from copilot4d.training.malloc import keep_freed_memory
+from copilot4d.world_model import WorldModel
+
+
+class Stages:
+    """Seconds by stage: methods are wrapped while it is open."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock, self.seconds, self._undo = clock, defaultdict(float), []
+
+    def watch(self, owner: Any, method: str, stage: str) -> None:
+        original = getattr(owner, method)
+
+        def timed(*arguments: Any, **named: Any) -> Any:
+            before = self.clock()
+            try:
+                return original(*arguments, **named)
+            finally:
+                self.seconds[stage] += self.clock() - before
+
+        setattr(owner, method, timed)
+        self._undo.append(partial(setattr, owner, method, original))
+
+    def close(self) -> None:
+        for undo in self._undo:
+            undo()
+
+
+def main() -> None:
+    arguments = parse()
+    torch.set_num_threads(arguments.threads)
+    keep_freed_memory()
+    clock = time.process_time if arguments.clock == "cpu" else time.perf_counter
+    drive = open_dataset(arguments.data)[arguments.drive]
+    clip = read_clip(drive, window_at(drive, 40, arguments.setting))
+    forecaster = random_model(clip.past[-1]) if arguments.model is None else load_forecaster(arguments.model)
+    assert isinstance(forecaster, ModelForecaster)
+    rays = [some_rays(sweep, arguments.rays) for sweep in clip.future]
+    best: dict[str, float] = {}
+    for _ in range(arguments.repeats + 1):  # the first compiles and warms up
+        stages = Stages(clock)
+        stages.watch(forecaster.tokenizer, "encode", "encode")
+        stages.watch(forecaster.tokenizer, "decode", "decode")
+        stages.watch(forecaster.tokenizer, "render", "render")
+        stages.watch(importlib.import_module("copilot4d.world_model.rollout"), "sample_frame", "sample")
+        stages.watch(forecaster.world_model, "remember", "remember the past")
+        before = clock()
+        forecaster.forecast(
+            clip.past, clip.future_poses, rays, guidance=arguments.guidance, steps=arguments.steps,
+            futures=arguments.futures,
+        )  # fmt: skip
+        total = clock() - before
+        stages.close()
+        if not best or total < best["total"]:
+            best = {**stages.seconds, "total": total}
+    best["other"] = 2 * best["total"] - sum(best.values())
+    model = arguments.model or "mini, random weights"
+    print(
+        f"{model}: {len(rays)} frames, {arguments.rays} rays each, K = {arguments.steps}, guidance "
+        f"{arguments.guidance:g}, {arguments.futures} futures, {arguments.threads} threads, {arguments.clock} clock, "
+        f"best of {arguments.repeats}"
+    )
+    print("| stage | seconds | share |\n|---|---|---|")
+    for stage, seconds in best.items():
+        print(f"| {stage} | {seconds:.2f} | {100 * seconds / best['total']:.0f}% |")
+
+
+def random_model(newest: Sweep) -> ModelForecaster:
+    """The mini preset, fresh; rays look where the newest past sweep has points, as those of a trained model would."""
+    config = presets.mini()
+    torch.manual_seed(0)
+    tokenizer = Tokenizer(config.tokenizer).eval()
+    mask = true_mask(voxelise(PointBatch.of([newest]), tokenizer.config.grid), tokenizer.config.skipping.pool)
+    tokenizer.look_at = lambda scene, seed=0: mask.expand(len(scene), -1, -1, -1)  # type: ignore[method-assign]
+    return ModelForecaster(tokenizer, WorldModel(config.world_model))
+
+
+def some_rays(sweep: Sweep, count: int) -> Rays:
+    """`count` of the sweep's own rays, or as many directions drawn near them where it has fewer."""
+    rng = np.random.default_rng(0)
+    directions = sweep.rays()[0].directions.astype(np.float64)
+    chosen = directions[rng.choice(len(directions), count, replace=count > len(directions))]
+    return BeamPattern(chosen, 80.0).rays()
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="a model's name, folder or run; by default mini with random weights")
+    parser.add_argument("--data", default="street-v1/val")
+    parser.add_argument("--drive", default="val_000")
+    parser.add_argument("--setting", default="1s", choices=["1s", "3s"])
+    parser.add_argument("--rays", type=int, default=20_000)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--guidance", type=float, default=1.0)
+    parser.add_argument("--futures", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument(
+        "--clock", default="wall", choices=["wall", "cpu"], help="cpu: where the machine has other work"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

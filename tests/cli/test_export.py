@@ -1,0 +1,91 @@
+"""`copilot4d export`: from two runs to one folder that forecasts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from copilot4d import load_forecaster, presets
+from copilot4d.cli.main import main
+from copilot4d.config import to_mapping
+from copilot4d.model_forecaster import ModelForecaster
+from copilot4d.tokenizer import Tokenizer
+from copilot4d.training.checkpoint import CheckpointStore, RunIdentity
+from copilot4d.training.load_tokenizer import tokenizer_sha256
+from copilot4d.world_model import WorldModel
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    config = presets.tiny()
+    torch.manual_seed(2)
+    tokenizer, other = Tokenizer(config.tokenizer), Tokenizer(config.tokenizer)
+    world_model = WorldModel(replace(config.world_model, token_frame="reference"))
+
+    def save(name, task, model, task_config, conventions):
+        identity = RunIdentity(
+            task=task, config={"task": task_config, "recipe": {"batch": 4}}, data_fingerprint="x",
+            conventions=conventions,
+        )  # fmt: skip
+        state = {"step": 30, "score": 0.25, "seconds": 7200.0}
+        CheckpointStore(folder=root / name / "checkpoints").save(identity, state, {"model": model.state_dict()})
+
+    for name, model in (("tokenizer", tokenizer), ("other", other)):
+        save(name, "tokenizer", model, {"tokenizer": to_mapping(model.config)}, {})
+    made_by = {"tokenizer_sha256": tokenizer_sha256(tokenizer)}
+    save("world", "world_model", world_model, {"world_model": to_mapping(world_model.config)}, made_by)
+    return root, ModelForecaster(tokenizer, world_model)
+
+
+def export(root, out, *extra, tokenizer="tokenizer"):
+    return main(
+        [
+            "export",
+            "--tokenizer",
+            str(root / tokenizer),
+            "--world-model",
+            str(root / "world"),
+            "--out",
+            str(out),
+            *extra,
+        ]
+    )
+
+
+def test_two_runs_become_one_model(runs, tmp_path, capsys):
+    root, expected = runs
+    assert export(root, tmp_path / "mine", "--trained-on", "street-v1/train", "--command", "copilot4d train") == 0
+    loaded = load_forecaster(tmp_path / "mine")
+    assert loaded.fingerprint == expected.fingerprint
+    assert loaded.name == "mine"
+    for half in ("tokenizer", "world_model"):
+        card = (tmp_path / "mine" / half / "README.md").read_text()
+        assert "30 steps, 120 samples, 2 h 00 min" in card
+        assert "street-v1/train" in card
+        assert "copilot4d train" in card
+        assert "0.25" in card
+    assert f"--model {tmp_path / 'mine'}" in capsys.readouterr().out
+
+
+def test_half_precision_and_names(runs, tmp_path):
+    assert export(runs[0], tmp_path / "half", "--precision", "fp16", "--name", "small", "--title", "Small one") == 0
+    assert load_forecaster(tmp_path / "half").name == "small"
+    assert "# Small one: tokenizer" in (tmp_path / "half" / "tokenizer" / "README.md").read_text()
+    assert json.loads((tmp_path / "half" / "copilot4d.json").read_text())["name"] == "small"
+
+
+def test_another_tokenizer_is_refused_and_nothing_is_written(runs, tmp_path, capsys):
+    assert export(runs[0], tmp_path / "wrong", tokenizer="other") == 1
+    assert "trained with" in capsys.readouterr().err
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_a_folder_of_something_else_is_kept(runs, tmp_path, capsys):
+    (tmp_path / "thesis.txt").write_text("precious")
+    assert export(runs[0], tmp_path) == 2
+    assert "not a model folder" in capsys.readouterr().err
+    assert (tmp_path / "thesis.txt").exists()
