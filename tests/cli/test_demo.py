@@ -1,4 +1,4 @@
-"""`copilot4d demo` on a log that the test writes, and what it refuses. The simulated demo runs in tests/end_to_end."""
+"""`copilot4d demo` on a log that the test writes, and what it refuses. The simulated demo runs in tests/browser."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from copilot4d.cli.demo import MARKER
 from copilot4d.cli.main import main
 from copilot4d.datasets.folder_writer import write_folder
+from copilot4d.errors import UsageError
+from copilot4d.forecast import load_forecaster
 from tests.support.scenes import make_drive
 
 
@@ -20,19 +22,76 @@ def log(tmp_path):
 
 def test_a_demo_on_an_own_log_scores_and_draws_what_fits(log, tmp_path, capsys):
     out = tmp_path / "demo"
-    assert main(["demo", "--data", str(log), "--out", str(out)]) == 0
-    said = capsys.readouterr().out
-    assert str(out / "index.html") in said.replace("\n", "")
+    assert main(["demo", "--data", str(log), "--out", str(out), "--model", "copy_last"]) == 0
+    said = capsys.readouterr().out.replace("\n", "")
+    assert str(out / "index.html") in said
+    assert "The baseline copy_last forecasts" in said
     page = (out / "index.html").read_text()
-    assert page.count("<img") == 4  # a film and a strip for each baseline
-    assert not re.search(r'(?:src|href)="(?!data:)', page), "the page must not fetch anything"
-    names = sorted(p.name for p in out.glob("*.json"))
-    assert names == ["copy_last_1s.json", "ray_tracing_1s.json"]  # 22 sweeps are too few for 3s
-    scores = json.loads((out / "ray_tracing_1s.json").read_text())
-    assert scores["frames_scored"] > 0
-    assert f"{scores['metrics']['chamfer_roi']:.3f}" in page
+    assert not re.search(r'src="(?!data:)', page), "the page must not fetch anything"
+    links = re.findall(r'href="([^"]*)"', page)
+    assert "forecast.mp4" in links
+    assert all((out / link).is_file() for link in links)
+    assert "have no truth and no score" in page
+    scores = json.loads((out / "scores.json").read_text())
+    assert {(r["setting"], r["model"]) for r in scores["scores"]} == {("1s", "copy_last"), ("1s", "ray_tracing")}
+    keep = next(r for r in scores["scores"] if (r["plan"], r["model"]) == ("keep", "ray_tracing"))
+    assert keep["frames_scored"] == 5
+    assert f"{round(keep['metrics']['chamfer_roi'], 3):.4g}" in page
+    assert all(r["metrics"] is None for r in scores["scores"] if r["plan"] != "keep")
 
-    assert main(["demo", "--data", str(log), "--out", str(out)]) == 0  # its own folder may be made again
+    assert main(["demo", "--data", str(log), "--out", str(out), "--frame", "9"]) == 0  # its own folder, made again
+    assert json.loads((out / "scores.json").read_text())["reference_frame"] == 9
+
+
+def test_without_shipped_weights_it_says_so_and_shows_the_best_baseline(log, tmp_path, capsys, monkeypatch):
+    def load(name):
+        if name == "mini":
+            raise UsageError("no such model here")
+        return load_forecaster(name)
+
+    monkeypatch.setattr("copilot4d.cli.demo.load_forecaster", load)
+    out = tmp_path / "demo"
+    assert main(["demo", "--data", str(log), "--out", str(out)]) == 0
+    assert "no trained weights (mini)" in capsys.readouterr().out
+    page = (out / "index.html").read_text()
+    assert "no trained weights (mini)" in page
+    assert "the baseline ray_tracing_recent" in page
+    assert json.loads((out / "scores.json").read_text())["model"] == "ray_tracing_recent"
+
+
+def test_with_weights_the_page_names_the_model(log, tmp_path, capsys, monkeypatch):
+    class Model:
+        name = "mini"
+
+        def forecast(self, past, future_poses, rays=None, **sampling):
+            return load_forecaster("copy_last").forecast(past, future_poses, rays, **sampling)
+
+    monkeypatch.setattr(
+        "copilot4d.cli.demo.load_forecaster", lambda name: Model() if name == "mini" else load_forecaster(name)
+    )
+    out = tmp_path / "demo"
+    assert main(["demo", "--data", str(log), "--out", str(out), "--seed", "3"]) == 0
+    assert "The world model mini forecasts" in capsys.readouterr().out
+    page = (out / "index.html").read_text()
+    assert "the world model mini" in page
+    assert "no trained weights" not in page
+    scores = json.loads((out / "scores.json").read_text())
+    assert (scores["model"], scores["sampling"]["seed"]) == ("mini", 3)
+    by_model = {r["model"]: r["metrics"]["chamfer_roi"] for r in scores["scores"] if r["plan"] == "keep"}
+    assert by_model["mini"] == by_model["copy_last"] != by_model["ray_tracing"]
+
+
+def test_a_wrong_model_leaves_the_earlier_demo_alone(log, tmp_path, capsys):
+    out = tmp_path / "demo"
+    out.mkdir()
+    (out / MARKER).write_text("")
+    (out / "index.html").write_text("earlier")
+    assert main(["demo", "--data", str(log), "--out", str(out), "--model", "nobody"]) == 2
+    assert main(["demo", "--data", str(log), "--out", str(out), "--frame", "99"]) == 2
+    assert main(["demo", "--street", "77", "--out", str(out)]) == 2
+    assert main(["demo", "--drive", "own", "--out", str(out)]) == 2
+    assert "add --data" in capsys.readouterr().err
+    assert (out / "index.html").read_text() == "earlier"
 
 
 def test_a_folder_with_other_files_is_left_alone(log, tmp_path, capsys):

@@ -116,3 +116,19 @@ def test_writes_one_file(tmp_path: Path) -> None:
     path = full_page().write(tmp_path / "new" / "page.html")
     assert path.read_text(encoding="utf-8") == full_page().html()
     assert [p.name for p in path.parent.iterdir()] == ["page.html"]
+
+
+def test_links_lead_only_to_files_beside_the_page() -> None:
+    page = Page("t")
+    page.links([("forecast.mp4", NASTY), ("a folder/x&y.png", "words")])
+    links = [a["href"] for tag, a in Reader(page.html()).tags if tag == "a"]
+    assert links == ["forecast.mp4", "a%20folder/x%26y.png"]
+    for elsewhere in ("https://example.org/x", "//example.org", "/etc/passwd", "../up.png", "javascript:alert(1)"):
+        with pytest.raises(UsageError, match="beside it"):
+            page.links([(elsewhere, "no")])
+
+
+def test_a_page_without_a_viewer_runs_nothing() -> None:
+    assert "script" not in full_page().html().replace("<script>alert", "").replace("&lt;script&gt;", "").replace(
+        "&lt;/script&gt;", ""
+    )

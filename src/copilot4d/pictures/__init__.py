@@ -9,8 +9,10 @@ from copilot4d.pictures.page import Page
 from copilot4d.pictures.panels import Cell, Legend, blank, panel
 from copilot4d.pictures.storyboard import Frame, Look, Story, forecast_film, forecast_panel, forecast_strip
 from copilot4d.pictures.video import encode_gif, write_gif, write_mp4
+from copilot4d.pictures.viewer import Cloud, Horizon, Plan, Viewer, compared
 
 __all__ = [
-    "Cell", "Frame", "Legend", "Look", "Page", "Story", "bev_image", "blank", "encode_gif", "encode_png",
-    "forecast_film", "forecast_panel", "forecast_strip", "panel", "write_gif", "write_mp4", "write_png",
+    "Cell", "Cloud", "Frame", "Horizon", "Legend", "Look", "Page", "Plan", "Story", "Viewer", "bev_image", "blank",
+    "compared", "encode_gif", "encode_png", "forecast_film", "forecast_panel", "forecast_strip", "panel", "write_gif",
+    "write_mp4", "write_png",
 ]  # fmt: skip

@@ -3,48 +3,35 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import html
 import math
 import numbers
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 from copilot4d.errors import UsageError
 from copilot4d.pictures.files import encode_png
 from copilot4d.pictures.ink import Image
+from copilot4d.pictures.viewer import Viewer, asset, script
 
 Mood = Literal["good", "warning", "bad", "plain"]
 MOODS = ("good", "warning", "bad", "plain")
 MEDIA_TYPES = {".png": "image/png", ".gif": "image/gif", ".jpg": "image/jpeg", ".mp4": "video/mp4"}
 
-# The policy line makes a browser refuse every request, should one ever slip in.
+# The policy line makes a browser refuse every request, should one ever slip in. Scripts run only by their own hash.
 HEAD = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'">
+  content="default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'{script_policy}">
 <title>{title}</title>
 <style>
-body {{ font: 16px/1.55 system-ui, sans-serif; color: #1a1c22; background: #fff; max-width: 76rem; margin: 2rem auto;
-  padding: 0 1.25rem; }}
-h1 {{ font-size: 1.8rem; margin: 0 0 .5rem; }} h2 {{ font-size: 1.3rem; margin: 2.2rem 0 .5rem; }}
-h3 {{ font-size: 1.05rem; margin: 1.4rem 0 .4rem; }}
-p {{ max-width: 52rem; white-space: pre-line; }}
-figure {{ margin: 1rem 0; }} figcaption, caption {{ color: #555b68; font-size: .92rem; text-align: left; }}
-img, video {{ max-width: 100%; height: auto; border-radius: 4px; }}
-.row {{ display: flex; flex-wrap: wrap; gap: 1rem; }} .row figure {{ flex: 1 1 18rem; margin: 0; }}
-.scroll {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; margin: .8rem 0; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .3rem .8rem; border-bottom: 1px solid #dfe2e8; text-align: left; vertical-align: top; }}
-th {{ border-bottom: 2px solid #9aa1af; }} td.number, th.number {{ text-align: right; }}
-pre {{ background: #f3f4f7; padding: .7rem 1rem; border-radius: 4px; overflow-x: auto; }}
-.note {{ border-left: 5px solid #9aa1af; background: #f3f4f7; padding: .5rem 1rem; margin: .6rem 0; max-width: 52rem;
-  white-space: pre-line; }}
-.good {{ border-color: #2a8a4a; background: #eaf6ee; }} .warning {{ border-color: #c98a00; background: #fdf5e2; }}
-.bad {{ border-color: #c2352b; background: #fcecea; }}
+{style}
 </style>
 </head>
 <body>
@@ -63,6 +50,7 @@ class Page:
     def __init__(self, title: str) -> None:
         self.title = title
         self._parts: list[str] = [f"<h1>{_text(title)}</h1>"]
+        self._views = False
 
     def heading(self, words: str, level: int = 2) -> None:
         """A heading: level 2 for a section, 3 below it."""
@@ -116,9 +104,29 @@ class Page:
         figures = "".join(_figure(image, caption, None) for image, caption in images)
         self._parts.append(f'<div class="row">{figures}</div>')
 
+    def links(self, files: Sequence[tuple[str, str]]) -> None:
+        """Links to files that lie beside the page or in folders there: (relative path, words)."""
+        for path, _ in files:
+            if ":" in path or path.startswith(("/", "\\")) or ".." in Path(path).parts:
+                raise UsageError(f"a page links only to files beside it or below, by a relative path, not to {path!r}")
+        lines = (f'<li><a href="{_text(quote(path))}">{_text(path)}</a>: {_text(words)}</li>' for path, words in files)
+        self._parts.append("<ul>" + "".join(lines) + "</ul>")
+
+    def viewer(self, viewer: Viewer) -> None:
+        """Point clouds in 3D, to be orbited and played through. A page with one runs a script, which it carries."""
+        self._views = True
+        self._parts.append(viewer.html())
+
     def html(self) -> str:
         """The whole page."""
-        return HEAD.format(title=_text(self.title)) + "\n".join(self._parts) + "\n</body>\n</html>\n"
+        parts, style, policy = list(self._parts), asset("page.css"), ""
+        if self._views:
+            program, style = script(), style + asset("viewer.css")
+            digest = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
+            policy = f"; script-src 'sha256-{digest}'"
+            parts.append(f"<script>{program}</script>")
+        head = HEAD.format(title=_text(self.title), style=style, script_policy=policy)
+        return head + "\n".join(parts) + "\n</body>\n</html>\n"
 
     def write(self, path: str | Path) -> Path:
         """Write the page as one file."""
