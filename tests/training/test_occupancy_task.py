@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from copilot4d.baselines.occupancy_4d import Occupancy4d, occupancy_4d_preset
+from copilot4d import load_forecaster
+from copilot4d.baselines.occupancy_4d import Occupancy4d, Occupancy4dForecaster, occupancy_4d_preset
 from copilot4d.cli.main import main
 from copilot4d.datasets import write_folder
 from copilot4d.errors import ProtocolError, UsageError
@@ -263,6 +264,14 @@ def test_a_loaded_run_forecasts_with_its_weights(trained):
     assert np.isfinite(depths).all()
     median = load_occupancy_4d(trained / "run", depth="median")
     assert (median.name, median.model.config.depth) == ("occupancy_4d_median", "median")
+
+
+def test_the_runs_folder_and_its_checkpoints_are_models_by_their_path(trained):
+    checkpoint = sorted((trained / "run" / "checkpoints").glob("step_*"))[-1]
+    for folder in (trained / "run", checkpoint):
+        forecaster = load_forecaster(folder)
+        assert isinstance(forecaster, Occupancy4dForecaster)
+        assert forecaster.name == "occupancy_4d"
 
 
 def test_other_models_and_drives_on_both_sides_are_refused(trained, tmp_path, capsys):
