@@ -17,8 +17,8 @@ class Dreamer(CopyLast):
 
     name = "dreamer"
 
-    def __init__(self, noise_m: float = 0.1) -> None:
-        self.noise_m = noise_m
+    def __init__(self, noise_m: float = 0.1, blind: tuple[int, ...] = ()) -> None:
+        self.noise_m, self.blind = noise_m, blind  # blind: the futures that see nothing
 
     def imagine(
         self, past: Sequence[Sweep], *, guidance: float = 1.0, steps: int = 10, seed: int = 0, futures: int = 1
@@ -38,6 +38,8 @@ class Dream:
 
     def _frame(self, sweep: Sweep, future: int) -> ImaginedFrame:
         rng = np.random.default_rng([self.seed, future, len(self.poses)])
+        if future in self.dreamer.blind:
+            sweep = sweep.select(np.zeros(len(sweep), dtype=bool))
         points = sweep.points + rng.normal(scale=self.dreamer.noise_m, size=sweep.points.shape).astype(np.float32)
         jittered = Sweep(points=points, world_from_lidar=sweep.world_from_lidar, timestamp_ns=sweep.timestamp_ns)
         opacity = rng.uniform(size=len(points)).astype(np.float32)

@@ -190,6 +190,16 @@ def test_more_noise_more_disagreement_and_none_without():
     assert "disagreement_m" not in env.step([6.0, 0.0])[4]  # a single future has nobody to disagree with
 
 
+@pytest.mark.parametrize(("blind", "expected"), [((0,), 5.0), ((1,), 5.0), ((0, 1), 0.0)])
+def test_a_future_that_sees_nothing_disagrees_with_one_that_sees(blind, expected):
+    env = make(Dreamer(blind=blind), futures=2)
+    env.reset(seed=1)
+    observation, _, _, _, info = env.step([6.0, 0.0])
+    assert info["disagreement_m"] == expected
+    assert observation["count"] == (0 if 0 in blind else info["points_in_sweep"])
+    assert observation in env.observation_space
+
+
 def test_the_horizon_truncates_and_then_only_a_reset_helps():
     env = make(horizon=3)
     with pytest.raises(NotRunningError, match="call reset first"):

@@ -41,6 +41,17 @@ def test_drives_without_a_whole_past_are_passed_over():
         make(moments=SHORT).reset(seed=0)
 
 
+def test_the_setting_says_how_long_a_step_is():
+    drive = make_drive(26, rings=4, azimuths=30, speed=5.0, yaw_rate=0.0)
+    env = make(moments=drive, setting="3s")  # every sixth sweep of 10 Hz
+    _, info = env.reset(seed=0, options={"frame": 24})
+    assert info["step_s"] == pytest.approx(0.6)
+    assert info["speed_m_s"] == pytest.approx(5.0)
+    _, _, _, _, info = env.step([5.0, 0.0])
+    assert info["world_from_lidar"][0, 3] == pytest.approx(5.0 * (2.4 + 0.6))
+    assert set(drawn(env, 20)) == {("toy", 24), ("toy", 25)}
+
+
 def test_a_seed_names_a_moment():
     env, other = make(moments=DRIVES), make(moments=DRIVES)
     assert [env.reset(seed=s)[1]["frame"] for s in range(9)] == [other.reset(seed=s)[1]["frame"] for s in range(9)]
@@ -81,6 +92,7 @@ def test_sweeps_of_ones_own():
         ({"drive": "long", "frame": "3"}, "whole number"),
         ({"past": [LONG[0]]}, "at least two sweeps"),
         ({"past": [LONG[0], LONG[2]], "frame": 3}, "not both"),
+        ({"past": [LONG[2], LONG[0]]}, "order of time"),
     ],
 )
 def test_options_that_cannot_be_leave_the_episode_as_it_is(options, words):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
+import gymnasium
 import numpy as np
 
 from copilot4d.environment.observation import Observation
 from copilot4d.geometry.se3 import FloatArray
 
-if TYPE_CHECKING:
-    from copilot4d.environment.env import WorldModelEnv
+EnvT = TypeVar("EnvT", bound=gymnasium.Env[Observation, Any])
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Transition:
 
 
 @dataclass(frozen=True)
-class Branch:
+class Branch(Generic[EnvT]):
     """A plan that was followed: what happened, and the environment where it ended, to be continued or dropped."""
 
-    env: WorldModelEnv
+    env: EnvT
     transitions: tuple[Transition, ...]
 
     @property

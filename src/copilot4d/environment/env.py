@@ -143,7 +143,7 @@ class WorldModelEnv(gymnasium.Env[Observation, Any]):
         return self._advance(state, se3.nearest_rigid(np.asarray(world_from_lidar, dtype=np.float64)), twist)
 
     def fork(self) -> WorldModelEnv:
-        """A copy that goes on by itself. Points, weights and drives are shared, so it costs next to nothing."""
+        """A copy that goes on by itself. Points, weights and drives are shared, only what changes is copied."""
         other = copy.copy(self)
         other._np_random = copy.deepcopy(self._np_random)
         other.action_space = copy.deepcopy(self.action_space)  # it draws its own samples
@@ -151,7 +151,7 @@ class WorldModelEnv(gymnasium.Env[Observation, Any]):
             other._state = replace(self._state, imagination=self._state.imagination.fork())
         return other
 
-    def branches(self, plans: Sequence[Any]) -> tuple[Branch, ...]:
+    def branches(self, plans: Sequence[Any]) -> tuple[Branch[WorldModelEnv], ...]:
         """One branch per plan, each a sequence of actions from here on. This environment stays where it is.
 
         All actions are checked before the first is taken; a plan may not reach beyond the horizon.
@@ -231,7 +231,7 @@ class WorldModelEnv(gymnasium.Env[Observation, Any]):
             info["disagreement_m"] = float(per_point.mean()) if len(seen) else nothing_seen
         return info
 
-    def _follow(self, plan: Sequence[Any]) -> Branch:
+    def _follow(self, plan: Sequence[Any]) -> Branch[WorldModelEnv]:
         env = self.fork()
         return Branch(env=env, transitions=tuple(Transition(*env.step(action)) for action in plan))
 

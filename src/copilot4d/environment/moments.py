@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -152,6 +153,8 @@ def _of_sweeps(past: Iterable[Sweep]) -> Beginning:
             f"options['past'] must be at least two sweeps, oldest first, got {len(sweeps)} "
             f"{'sweep' if len(sweeps) == 1 else 'things'}: the time between them is a step's"
         )
+    if any(after.timestamp_ns <= before.timestamp_ns for before, after in itertools.pairwise(sweeps)):
+        raise UsageError("options['past'] must be in order of time, oldest first; the timestamps do not increase")
     return Beginning(sweeps, "", -1)
 
 
