@@ -30,9 +30,14 @@ class TokenEmbedding(nn.Module):
         """(...,) int -> (..., C). The conditioning treats tokens one by one, so it acts on the table itself."""
         return functional.embedding(tokens, self.conditioning(self.table.weight))
 
+    @property
+    def output_table(self) -> Tensor:
+        """(V, C) weight tying: no bias, and no row for MASK."""
+        return self.table.weight[: self.vocabulary]
+
     def logits(self, features: Tensor) -> Tensor:
-        """(..., C) -> (..., V), weight tying: no bias, and no logit for MASK."""
-        return functional.linear(features, self.table.weight[: self.vocabulary])
+        """(..., C) -> (..., V)."""
+        return functional.linear(features, self.output_table)
 
 
 class ActionEmbedding(nn.Module):

@@ -1,16 +1,21 @@
-"""The training loss: cross entropy of the true tokens, where the objective counts them."""
+"""The training loss: cross entropy of the true tokens, where the objective counts them.
+
+Axes: M counted positions, C channels, V vocabulary.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-import torch.utils.checkpoint
+import torch
 from torch import Tensor
-from torch.nn import functional
 
 from copilot4d.world_model.actions import Actions
 from copilot4d.world_model.model import WorldModel
 from copilot4d.world_model.objectives import Denoising
+
+LOGITS_AT_ONCE = 1 << 20  # about what fits a cache: the loss goes over logits several times
 
 
 @dataclass(frozen=True)
@@ -26,30 +31,70 @@ class DenoisingLoss:
 
 
 def denoising_loss(model: WorldModel, task: Denoising, actions: Actions) -> DenoisingLoss:
-    """Line 8 of Algorithm 1. Logits are made frame by frame and only where they count."""
+    """Line 8 of Algorithm 1. Logits are made only where they count, a few at a time, and never kept."""
     features = model.features(task.inputs, actions, alone=task.alone)
+    counted, targets = task.counted[:, task.first :], task.targets[:, task.first :]
+    per_sample = counted.flatten(1).sum(-1).clamp_min(1)
+    weight = (1 / (len(per_sample) * per_sample.float()))[:, None, None, None].expand(counted.shape)
+    features = features[:, task.first :]
+    if bool(counted.all()):
+        chosen, targets, weight = features.flatten(0, 3), targets.flatten(), weight.flatten()
+    else:
+        chosen, targets, weight = features[counted], targets[counted], weight[counted]
     smoothing = model.config.diffusion.label_smoothing
-    per_sample = task.counted.flatten(1).sum(-1).clamp_min(1)
-    weight = (1 / (len(per_sample) * per_sample.to(features)))[:, None, None].expand_as(task.inputs[:, 0])
-    loss, accuracy = features.new_zeros(()), features.new_zeros(())
-    for t in range(task.first, task.inputs.shape[1]):
-        counted = task.counted[:, t]
-        everywhere = bool(counted.all())
-        chosen = features[:, t].flatten(0, 2) if everywhere else features[:, t][counted]
-        arguments = (model, chosen, task.targets[:, t][counted], weight[counted], smoothing)
-        if model.config.activation_checkpointing and features.requires_grad:
-            frame = torch.utils.checkpoint.checkpoint(_frame_loss, *arguments, use_reentrant=False)
-        else:
-            frame = _frame_loss(*arguments)
-        loss, accuracy = loss + frame[0], accuracy + frame[1]
-    return DenoisingLoss(loss, accuracy, int(task.counted.sum()))
+    loss, accuracy = linear_cross_entropy(chosen, model.tokens.output_table, targets, weight, smoothing)
+    return DenoisingLoss(loss, accuracy, int(counted.sum()))
 
 
-def _frame_loss(
-    model: WorldModel, features: Tensor, targets: Tensor, weight: Tensor, smoothing: float
+def linear_cross_entropy(
+    features: Tensor, table: Tensor, targets: Tensor, weight: Tensor, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """(M, C), (M,), (M,) -> the weighted sums of cross entropies and of right answers."""
-    logits = model.logits(features).float()
-    loss = functional.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing)
-    correct = (logits.detach().argmax(-1) == targets).to(weight)
-    return (weight * loss).sum(), (weight * correct).sum()
+    """Of logits = features (M, C) @ table (V, C)^T: the weighted sums of cross entropies and of right answers.
+
+    With label smoothing s the loss of a position is lse(logits) - (1 - s) logit of the target - s mean of the logits.
+    """
+    loss, right = _LinearCrossEntropy.apply(features, table, targets, weight, smoothing)  # type: ignore[no-untyped-call]
+    return loss, right
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """The gradients are made with the loss, while the logits are there: (M, V) numbers are neither kept nor remade."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, features: Tensor, table: Tensor, targets: Tensor, weight: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        needed = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+        loss, right = weight.new_zeros(()), weight.new_zeros(())
+        mean = table.float().mean(0)
+        to_features = torch.empty_like(features) if needed else None
+        to_table = torch.zeros_like(table, dtype=torch.float32) if needed else None
+        rows = max(1, LOGITS_AT_ONCE // len(table))
+        for start in range(0, len(features), rows):
+            part = slice(start, start + rows)
+            x, w, column = features[part], weight[part], targets[part, None]
+            logits = (x @ table.t()).float()
+            highest = logits.amax(-1, keepdim=True)
+            true = logits.gather(-1, column)
+            right += (w * (true >= highest)[:, 0]).sum()
+            total = logits.sub_(highest).exp_().sum(-1, keepdim=True)
+            average = (x.float() @ mean)[:, None]
+            each = total.log() + highest - (1 - smoothing) * true - smoothing * average
+            loss += (w * each[:, 0]).sum()
+            if to_features is not None and to_table is not None:
+                slope = logits.mul_(w[:, None] / total)  # w softmax, then w (softmax - (1 - s) at the target)
+                slope.scatter_add_(-1, column, -(1 - smoothing) * w[:, None])
+                slope = slope.to(features.dtype)
+                to_features[part] = slope @ table - smoothing * w[:, None] * mean
+                to_table += slope.t() @ x
+        if to_features is not None and to_table is not None:
+            to_table -= smoothing / len(table) * (weight @ features.float())
+            ctx.save_for_backward(to_features, to_table.to(table.dtype))
+        ctx.mark_non_differentiable(right)
+        return loss, right
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+        to_features, to_table = ctx.saved_tensors
+        return gradient * to_features, gradient * to_table, None, None, None
