@@ -131,17 +131,21 @@ class _Reader:
         """The sweeps of some views, each in its reference's frame."""
         sweeps = []
         for reference, frame in self._views[start:stop].tolist():
-            if frame not in self._kept:
-                self._kept[frame] = clean_sweep(self._drive[frame].without_box(self._drive.ego_box))
             poses = self._drive.world_from_lidar
-            sweep = self._kept[frame]
+            sweep = self._sweep(frame)
             if reference != frame:
                 sweep = moved_sweep(sweep, poses[frame], poses[reference])
             # What lies outside of the grid has no voxel: dropping it here spares the network's thread the work.
-            sweeps.append(sweep.select(inside_box(sweep.points, self._box)))
+            sweeps.append(sweep.select(np.flatnonzero(inside_box(sweep.points, self._box))))
         oldest = self._oldest[min(stop, len(self._views)) - 1]
         self._kept = {frame: sweep for frame, sweep in self._kept.items() if frame >= oldest}
         return sweeps
+
+    def _sweep(self, frame: int) -> Sweep:
+        if frame not in self._kept:
+            read: Sweep = self._drive[frame].without_box(self._drive.ego_box)
+            self._kept[frame] = clean_sweep(replace(read, intensity=None))
+        return self._kept[frame]
 
 
 def moved_sweep(sweep: Sweep, world_from_lidar: FloatArray, world_from_reference: FloatArray) -> Sweep:

@@ -66,6 +66,8 @@ def write_token_cache(
     names = [drive.name for drive in drives]
     if len(set(names)) != len(names):
         raise UsageError("two drives have the same name; a token cache needs one name per drive")
+    if drives and not any(encoder.count(drive) for drive in drives):
+        raise _too_short(drives, config)
     folder.mkdir(parents=True, exist_ok=True)
     identities = {file_name(d.name): config.identity(d, encoder.intervals(d)) for d in drives}
     found = _found(folder)
@@ -138,6 +140,14 @@ def _refusal(folder: Path, foreign: Mapping[str, str], wanted: Mapping[str, str]
     remedy = "choose another --out, or replace what is there"
     return DataError(folder, "token cache", expected=expected, found=found,
                      remedy=f"{remedy}: {command} --overwrite" if command else remedy)  # fmt: skip
+
+
+def _too_short(drives: Sequence[Drive], config: TokenCacheConfig) -> DataError:
+    longest = max(drives, key=len)
+    wanted = f"a clip of {config.past_frames} + {config.future_frames} frames, intervals {', '.join(config.intervals)}"
+    found = f"none of the {len(drives)} drives is long enough; the longest, {longest.name}, has {len(longest)}"
+    return DataError(longest.source or longest.name, "sweeps", expected=wanted, found=found,
+                     remedy="take longer drives, or smaller --intervals, --past-frames or --future-frames")  # fmt: skip
 
 
 def _shown(stated: Mapping[str, Any], keys: Sequence[str]) -> str:
