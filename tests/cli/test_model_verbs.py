@@ -1,0 +1,105 @@
+"""`copilot4d forecast` and `evaluate` with a model folder, as with any baseline."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from copilot4d import load_forecaster, open_dataset, presets
+from copilot4d.cli.main import main
+from copilot4d.datasets.folder_writer import write_kitti
+from copilot4d.datasets.point_files import read_points
+from copilot4d.datasets.windows import read_clip, window_at
+from copilot4d.evaluation import ScoreFile
+from copilot4d.model_folder import ModelCards, save_model
+from copilot4d.tokenizer import Tokenizer
+from copilot4d.training.pretrained import ModelCard
+from copilot4d.world_model import WorldModel
+from tests.support.scenes import make_drive
+
+
+@pytest.fixture(scope="module")
+def kitti(tmp_path_factory):
+    root = tmp_path_factory.mktemp("data") / "kitti"
+    write_kitti(make_drive(20, rings=8, azimuths=60), root, name="00")
+    return root
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    config = presets.tiny()
+    torch.manual_seed(3)
+    tokenizer = Tokenizer(config.tokenizer)
+    with torch.no_grad():  # patchy instead of an even fog
+        tokenizer.codebook.weight.mul_(20.0)
+        tokenizer.feature_grid.occupancy.weight.mul_(60.0)
+    card = ModelCard(
+        title="t", summary="s", trained_on=["nothing"], steps=0, samples=0, training_s=0.0, hardware="none"
+    )
+    return save_model(
+        tmp_path_factory.mktemp("models") / "toy", tokenizer,
+        WorldModel(replace(config.world_model, token_frame="reference")),
+        cards=ModelCards(tokenizer=card, world_model=card),
+    )  # fmt: skip
+
+
+def test_forecast_writes_every_future(kitti, model, tmp_path, capsys):
+    words = ["forecast", "--model", str(model), "--data", str(kitti), "--frame", "8", "--steps", "2", "--seed", "4"]
+    out = tmp_path / "out"
+    assert (
+        main([*words, "--out", str(out), "--futures", "2", "--schedule", "maskgit", "--top-k", "0", "--device", "cpu"])
+        == 0
+    )
+    drive = open_dataset(kitti)["00"]
+    clip = read_clip(drive, window_at(drive, 8, "1s"))
+    expected = (
+        load_forecaster(model)
+        .with_sampler(schedule="maskgit", top_k=None)
+        .forecast(clip.past, clip.future_poses, steps=2, seed=4, futures=2)
+    )
+    told = json.loads((out / "forecast.json").read_text())
+    assert told["model"] == "toy"
+    assert told["options"]["schedule"] == "maskgit"
+    assert told["options"]["top_k"] is None
+    for prefix, future in zip(("", "alternative_02_"), expected.futures, strict=True):
+        for k, sweep in enumerate(future.sweeps):
+            points = read_points(out / f"{prefix}future_{k + 1:02d}.ply").points
+            np.testing.assert_allclose(points, sweep.points, atol=1e-3)
+    assert [entry["file"] for entry in told["alternatives"][0]] == [
+        f"alternative_02_future_{k:02d}.ply" for k in range(1, 6)
+    ]
+    assert "1 other futures" in capsys.readouterr().out
+    assert main([*words, "--out", str(out), "--device", "cpu"]) == 0  # one future: the others must not stay behind
+    assert not list(out.glob("alternative_*"))
+
+
+def test_evaluate_tells_of_several_futures(kitti, model, tmp_path, capsys):
+    out = tmp_path / "scores.json"
+    words = ["evaluate", "--model", str(model), "--data", str(kitti), "--setting", "1s", "--limit", "2", "--steps", "2"]
+    words += ["--roi-half", "16", "--device", "cpu"]
+    assert main([*words, "--out", str(out), "--futures", "3", "--guidance", "0.5"]) == 0
+    scores = ScoreFile.read(out)
+    assert scores.model == "toy"
+    assert scores.options["futures"] == 3
+    assert scores.options["schedule"] == "paper"
+    assert scores.several["futures"] == 3
+    assert scores.several["frames"] == scores.frames_scored
+    assert scores.several["best"]["chamfer_roi"] <= scores.several["mean"]["chamfer_roi"]
+    assert scores.several["spread_chamfer_roi"] > 0
+    assert "3 futures" in capsys.readouterr().out
+    assert main([*words, "--out", str(tmp_path / "one.json"), "--guidance", "0.5"]) == 0
+    alone = ScoreFile.read(tmp_path / "one.json")
+    assert alone.several == {}
+    assert alone.metrics["chamfer_roi"] == pytest.approx(scores.metrics["chamfer_roi"], rel=1e-3)
+
+
+@pytest.mark.parametrize("verb", ["forecast", "evaluate"])
+def test_wrong_numbers_are_refused(verb, kitti, model, tmp_path, capsys):
+    words = [verb, "--model", str(model), "--data", str(kitti), "--out", str(tmp_path / "x"), "--setting", "1s"]
+    for flag, value in (("--futures", "0"), ("--top-k", "-1")):
+        assert main([*words, flag, value, "--device", "cpu"]) == 2
+        assert flag in capsys.readouterr().err
