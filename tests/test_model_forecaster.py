@@ -259,6 +259,32 @@ def test_where_the_ego_goes_changes_what_is_forecast(tiny):
         assert len(a) != len(b) or np.abs(a - b).max() > 0.1
 
 
+def test_no_rays_have_no_depths(tiny):
+    nothing = Rays(origins=np.zeros((0, 3)), directions=np.zeros((0, 3)))
+    for forecaster in tiny.values():
+        forecast = forecaster.forecast(clip(), way(2, start=2), [nothing, some_rays()], steps=1, futures=2)
+        for future in forecast.futures:
+            assert [len(depths) for depths in future.depths] == [0, 150]
+            assert [len(sweep) for sweep in future.sweeps] == [0, 150]
+
+
+def test_rays_of_several_lidars_start_where_they_start():
+    """A lidar that is mounted 2 m aside sees the pole from there."""
+    future = way(1, start=2)
+    poles = se3.transform_points(se3.relative_motion(future[0], WORLD), POLES)
+    origin = np.array([0.0, -2.0, 0.0])
+    directions = (poles - origin) / np.linalg.norm(poles - origin, axis=1, keepdims=True)
+    rays = Rays.from_origin(origin, directions)
+    for token_frame in ("own", "reference"):
+        forecast = ModelForecaster(PillarTokenizer(), StandingWorld(token_frame)).forecast(
+            past_of(2), future, [rays], steps=1
+        )
+        expected = np.linalg.norm(poles - origin, axis=1) - POLE_RADIUS_M
+        np.testing.assert_allclose(forecast.depths[0], expected, atol=1.6 * CELL_M)
+        np.testing.assert_allclose(forecast.sweeps[0].origins, rays.origins, atol=1e-6)
+        np.testing.assert_allclose(forecast.sweeps[0].points, rays.points_at(forecast.depths[0]), atol=1e-4)
+
+
 def test_the_fingerprint_tells_weights_and_settings_apart(tiny):
     forecaster = tiny["own"]
     same = ModelForecaster(forecaster.tokenizer, forecaster.world_model)

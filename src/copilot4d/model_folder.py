@@ -119,7 +119,7 @@ def tokenizer_of_run(folder: Path) -> Path | None:
         return None
     try:
         path = json.loads(note.read_text(encoding="utf-8"))["tokenizer"]
-        return run / path
+        return run / str(path)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(note, "tokenizer", expected="a path", found=str(error), remedy="give --tokenizer") from error
 

@@ -18,9 +18,10 @@ from torch import Tensor
 from copilot4d.errors import ForecastError
 from copilot4d.forecaster import check_forecast_input, future_timestamps
 from copilot4d.geometry import BeamPattern, Rays, Sweep, se3
+from copilot4d.geometry.beam_pattern import estimate_beam_pattern
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.imagination import ImaginedFrame
-from copilot4d.tokenizer import Tokenizer, estimate_beam_pattern
+from copilot4d.tokenizer import Tokenizer
 from copilot4d.world_model import Rollout, SamplerConfig, WorldModel
 
 MASK63 = (1 << 63) - 1  # what a torch generator takes as a seed
