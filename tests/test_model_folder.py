@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import json
 import shutil
 from dataclasses import replace
@@ -167,6 +168,12 @@ def test_shipped_weights_load_or_their_absence_is_told():
     forecaster = load_forecaster("mini")
     assert forecaster.name == "mini"
     assert sum(path.stat().st_size for path in found.rglob("*")) < 30e6
+
+
+def test_a_shipped_model_is_found_in_the_package(models, tmp_path, monkeypatch):
+    save_model(tmp_path / "weights" / "mini", *models, cards=CARDS)
+    monkeypatch.setattr(importlib.resources, "files", lambda package: tmp_path)
+    assert load_forecaster("mini").fingerprint == ModelForecaster(*models).fingerprint
 
 
 # Runs of a world model, as training leaves them.
