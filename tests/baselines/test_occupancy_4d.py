@@ -88,7 +88,7 @@ def test_the_stem_is_a_strided_convolution_over_the_binary_voxels():
 
 def test_outputs_are_voxels_and_steps_in_the_order_that_rendering_reads():
     """The head says: solid below z = -1 m, at the second step and in the voxel columns of odd y only."""
-    model = Occupancy4d(TINY)
+    model = Occupancy4d(Occupancy4dConfig(**{**vars(TINY), "persistence": None}))
     bias = torch.full((2, 2, 2, TINY.grid.shape[2]), -60.0)  # (f along x, f along y, step, z)
     bias[:, 1, 1, :4] = 1e4  # cells of 0.5 m from -3 m on
     with torch.no_grad():
@@ -101,6 +101,26 @@ def test_outputs_are_voxels_and_steps_in_the_order_that_rendering_reads():
     depths = [model.render(logits, rays, torch.full((3,), step)).expected_m.tolist() for step in (0, 1)]
     assert depths[0] == pytest.approx([5, 5, 5], abs=1e-3)
     assert depths[1] == pytest.approx([3, 5, 3], abs=1e-3)
+
+
+def test_what_the_past_holds_persists_in_the_same_voxels_with_the_weight_of_its_frame_height_and_step():
+    model = Occupancy4d(TINY)
+    with torch.no_grad():
+        model.head.weight.zero_()
+        model.head.bias.fill_(-3)
+        model.persistence.weight.copy_(torch.arange(2 * 12 * 2).view(2, 12, 2) / 10)
+    older = sweep_at(np.eye(4), [(-4.1, 2.8, -0.9), (7.3, -5.2, 1.4)], 0.0)
+    newest = sweep_at(np.eye(4), [(-4.1, 2.8, -0.9)], 0.2)
+    past = past_voxels([older, newest], TINY)
+    dense = torch.full((1, 64, 64, 2, 12), -3.0)
+    for frame, x, y, z in occupied(past, TINY):
+        dense[0, x, y, :, z] += model.persistence.weight[frame, z].detach()
+    folded = dense.view(1, 32, 2, 32, 2, 2, 12).permute(0, 1, 3, 2, 4, 5, 6)
+    logits = model(past)
+    torch.testing.assert_close(logits, folded)
+    logits[0, 11, 18, 1, 1, 1, 4].backward()  # x cell 23, y cell 37, z cell 4, second step: both frames hold it
+    assert model.persistence.weight.grad.nonzero().tolist() == [[0, 4, 1], [1, 4, 1]]
+    assert Occupancy4d(Occupancy4dConfig(**{**vars(TINY), "persistence": None})).persistence is None
 
 
 def test_a_clip_does_not_see_the_others_of_its_batch_but_sees_its_own_rate():

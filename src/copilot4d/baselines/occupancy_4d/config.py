@@ -28,6 +28,7 @@ class Occupancy4dConfig:
     blocks: tuple[int, ...] = (1, 2, 4)  # residual blocks of each level, on the way down
     up_blocks: tuple[int, ...] = (1, 1)  # on the way up, of each level but the lowest
     dilations: tuple[int, ...] = (1, 2)  # of the lowest level's blocks, in turn
+    persistence: float | None = 2.0  # first logit that a voxel gets per past frame that holds it; None: as published
     initial_logit: float = -4.0  # of every voxel: a ray passes 55 of them before half of it is stopped
     depth: DepthKind = "expected"  # what a forecast answers: the expected depth, as published, or the median
     min_opacity: float = 0.5  # below it a ray has no return
@@ -66,8 +67,9 @@ def paper() -> Occupancy4dConfig:
     """About the original's size: 20 cm voxels, and 140.8 m instead of its 140 m, which halves evenly."""
     grid = VoxelGrid.from_bounds((-70.4, -70.4, -4.5), (70.4, 70.4, 4.5), shape=(704, 704, 45))
     return Occupancy4dConfig(
-        grid=grid, dims=(96, 192, 256, 256), blocks=(2, 2, 4, 6), up_blocks=(2, 2, 2), dilations=(1, 2, 4)
-    )
+        grid=grid, dims=(96, 192, 256, 256), blocks=(2, 2, 4, 6), up_blocks=(2, 2, 2), dilations=(1, 2, 4),
+        persistence=None,
+    )  # fmt: skip
 
 
 def mini() -> Occupancy4dConfig:

@@ -41,6 +41,7 @@ class Occupancy4d(nn.Module):
         )
         self.shrink = nn.ModuleList(nn.Conv2d(dims[i], dims[i + 1], 2, stride=2) for i in range(last))
         self.grow = nn.ModuleList(nn.ConvTranspose2d(dims[i + 1], dims[i], 2, stride=2) for i in range(last))
+        self.persistence = None if config.persistence is None else Persistence(config, config.persistence)
         self.norm = nn.LayerNorm(dims[0])
         outputs = config.fold**2 * config.future_frames * config.grid.shape[2]
         self.head = nn.Linear(dims[0], outputs)
@@ -73,6 +74,8 @@ class Occupancy4d(nn.Module):
             for block in blocks:
                 map_ = block(map_, clock)
         logits: Tensor = self.head(functional.relu(self.norm(map_.permute(0, 2, 3, 1)))).float()
+        if self.persistence is not None:
+            logits = self.persistence(logits, past)
         return logits.view(*logits.shape[:3], config.fold, config.fold, config.future_frames, config.grid.shape[2])
 
     def blocks(self) -> Iterator[Block]:
@@ -103,6 +106,32 @@ class Stem(nn.Module):
         empty = self.bias.to(rows.dtype).expand(len(past) * height * width, -1)
         summed = empty.index_add(0, past.cells, rows)
         return summed.view(len(past), height, width, -1).permute(0, 3, 1, 2)
+
+
+class Persistence(nn.Module):
+    """Past voxels straight to the same voxels of the future: a learned weight per past frame, height and future step.
+
+    What stands still need not be squeezed through the map's few channels; the network adds what moves and what was
+    hidden. Without it the first thousands of steps go into learning to copy.
+    """
+
+    undecayed_parameters = ("weight",)
+
+    def __init__(self, config: Occupancy4dConfig, initial: float) -> None:
+        super().__init__()
+        self.levels = config.grid.shape[2]
+        shape = (config.past_frames, self.levels, config.future_frames)
+        self.weight = nn.Parameter(torch.full(shape, float(initial)))
+
+    def forward(self, logits: Tensor, past: PastVoxels) -> Tensor:
+        """(B, H, W, f f T Z) with the weights added; changes `logits` in place."""
+        frames, _, steps = self.weight.shape
+        column, z = past.channels // self.levels, past.channels % self.levels
+        sub, frame = column // frames, column % frames
+        first = past.cells * logits.shape[-1] + sub * steps * self.levels + z  # position of step 0
+        positions = first[:, None] + torch.arange(steps, device=first.device) * self.levels
+        logits.view(-1).index_add_(0, positions.flatten(), self.weight[frame, z].flatten().to(logits.dtype))
+        return logits
 
 
 class Block(nn.Module):
