@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 import torch
@@ -179,6 +181,7 @@ def tiny():
         tokenizer.coarse_branch.linear.bias.fill_(0.0)
         tokenizer.codebook.weight.mul_(20.0)
         tokenizer.feature_grid.occupancy.weight.mul_(60.0)
+        tokenizer.feature_grid.occupancy.bias.fill_(-8.0)
     return {
         frame: ModelForecaster(tokenizer, WorldModel(replace(config.world_model, token_frame=frame)))
         for frame in ("own", "reference")
@@ -249,6 +252,28 @@ def test_forks_go_their_own_ways(tiny, token_frame):
         np.testing.assert_allclose(world.step(ahead[i], rays)[0].depths, expected.depths[i], atol=1e-3)
     for i in range(1, 4):
         np.testing.assert_allclose(second.step(ahead[i], rays)[0].depths, expected.depths[i], atol=1e-3)
+
+
+def test_each_future_goes_on_from_its_own_frames(tiny, monkeypatch):
+    """When the reference moves, what is tokenised anew are the sweeps that this very future showed."""
+    forecaster, future = tiny["reference"], way(3, start=2)
+    world = forecaster.imagine(clip(), steps=2, seed=3, futures=2)
+    shown = [world.step(pose) for pose in future[:2]]  # now the window of four frames is full
+    encoded = []
+    encode = forecaster.tokenizer.encode
+    monkeypatch.setattr(forecaster.tokenizer, "encode", lambda sweeps: encoded.append(sweeps) or encode(sweeps))
+    rollout = importlib.import_module("copilot4d.world_model.rollout")
+    draws, made = rollout.Draws, []
+    monkeypatch.setattr(rollout, "Draws", lambda *a: made.append(a) or draws(*a))
+    world.step(future[2])
+    assert made == [(3, [0], 2), (3, [1], 2)]  # random numbers go on: seed, future, third frame
+    assert len(encoded) == 2
+    newest_from_older = se3.relative_motion(future[1], future[0])
+    for s, (older, newest) in enumerate(encoded):
+        np.testing.assert_allclose(newest.points, shown[1][s].sweep.points, atol=1e-4)
+        expected = se3.transform_points(newest_from_older, shown[0][s].sweep.points)
+        np.testing.assert_allclose(older.points, expected, atol=1e-4)
+    assert len(encoded[0][1]) != len(encoded[1][1]) or np.abs(encoded[0][1].points - encoded[1][1].points).max() > 0.1
 
 
 def test_where_the_ego_goes_changes_what_is_forecast(tiny):
