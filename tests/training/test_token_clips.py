@@ -148,10 +148,11 @@ def test_longer_clips_and_other_intervals_are_refused_with_the_command(tmp_path)
         TokenClips.open([folder], past_frames=3, future_frames=2, intervals=[3, 5])
     with pytest.raises(UsageError, match="no drive b"):
         TokenClips.open([folder], past_frames=3, future_frames=2, drives=["b"])
-    with pytest.raises(UsageError, match="no drive has a clip"):
-        TokenClips.open(
-            [make(tmp_path / "short", [moving_drive(6)])], past_frames=3, future_frames=2
-        )  # fmt: skip
+    too_short = make(tmp_path / "short", [moving_drive(6), moving_drive(24, name="b")], held_out=["b"])
+    with pytest.raises(UsageError, match=r"no drive has a clip of 3 \+ 2 frames.*looked at: a"):
+        TokenClips.open([too_short], past_frames=3, future_frames=2)
+    with pytest.raises(DataError, match=r"none of the 1 drives is long enough; the longest, a, has 6"):
+        make(tmp_path / "none", [moving_drive(6)])
     own = make(tmp_path / "own", [moving_drive(24)], config=replace(CONFIG, token_frame="own"))
     longer = TokenClips.open([own], past_frames=6, future_frames=3, intervals=[1])
     assert longer.clip(0, 0).tokens[:, 0, 0].tolist() == list(range(9))
