@@ -273,6 +273,9 @@ def test_what_a_caller_does_to_its_observation_is_its_own_affair():
     stepped = env.step([6.0, 0.0])
     assert stepped[1] == pytest.approx(expected)
     assert same(stepped[4], untouched.step([6.0, 0.0])[4])
+    expected = float(stepped[0]["points"].sum())
+    stepped[0]["points"][:] = 1e6
+    assert env.step([6.0, 0.0])[1] == pytest.approx(expected)
 
 
 def test_other_limits():

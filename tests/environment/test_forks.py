@@ -57,6 +57,7 @@ def test_a_fork_shares_points_and_weights():
     fork = env.fork()
     assert fork.forecaster is env.forecaster
     assert fork.sweep.points is env.sweep.points
+    assert fork.frames is env.frames
     assert fork.observation_space is env.observation_space
 
 

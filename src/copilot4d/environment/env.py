@@ -42,7 +42,7 @@ def no_reward(previous: Observation, action: FloatArray, following: Observation,
 
 @dataclass(frozen=True, kw_only=True)
 class _State:
-    """Where an episode is. Nothing in it changes but the imagination, which is forked before each of its steps."""
+    """Where an episode is. It never changes, and forks share it: a step is taken by a fork of the imagination."""
 
     imagination: Imagination
     sweep: Sweep  # the newest: of the past, then of the first future
@@ -143,12 +143,10 @@ class WorldModelEnv(gymnasium.Env[Observation, Any]):
         return self._advance(state, se3.nearest_rigid(np.asarray(world_from_lidar, dtype=np.float64)), twist)
 
     def fork(self) -> WorldModelEnv:
-        """A copy that goes on by itself. Points, weights and drives are shared, only what changes is copied."""
+        """A copy that goes on by itself. It costs next to nothing: states are shared, since none ever changes."""
         other = copy.copy(self)
         other._np_random = copy.deepcopy(self._np_random)
         other.action_space = copy.deepcopy(self.action_space)  # it draws its own samples
-        if self._state is not None:
-            other._state = replace(self._state, imagination=self._state.imagination.fork())
         return other
 
     def branches(self, plans: Sequence[Any]) -> tuple[Branch[WorldModelEnv], ...]:
@@ -183,7 +181,7 @@ class WorldModelEnv(gymnasium.Env[Observation, Any]):
         return bev_image(self._begun().sweep.points)
 
     def _advance(self, state: _State, world_from_next: FloatArray, twist: FloatArray) -> Step:
-        imagination = state.imagination.fork()  # whatever fails from here on, this environment stays as it is
+        imagination = state.imagination.fork()  # forks share the state; and if this step fails, it was not taken
         frames = imagination.step(world_from_next)
         following = replace(
             state,
