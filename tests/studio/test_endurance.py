@@ -71,8 +71,8 @@ def test_a_thousand_random_acts(tmp_path, capfd):
         "two": make_drive(70, name="two", rings=8, azimuths=60, speed=3.0),
         "bare": None,
     }
-    studio = Studio(Start(data="toy", model="copy_last", out=tmp_path), models=(), port=0, settle_s=0.01)
-    studio.library = ToyLibrary(toy_dataset(tmp_path, **drives), Scripted())
+    library = ToyLibrary(toy_dataset(tmp_path, **drives), Scripted())
+    studio = Studio(Start(data="toy", model="copy_last", out=tmp_path), library, port=0, settle_s=0.01)
     windows = [FakeBrowser(studio).__enter__() for _ in range(WINDOWS)]
     after_100 = after_1000 = 0.0
     for event in range(1, EVENTS + 1):

@@ -254,7 +254,8 @@ def test_what_a_model_cannot_do_is_told_in_its_run(tmp_path, worker):
         (lambda s: s.choose(setting="9s"), "settings 1s and 3s"),
         (lambda s: s.choose_model("gpt"), "no model 'gpt'"),
         (lambda s: s.choose_sampling(futures=0), "1 to 8 futures"),
-        (lambda s: s.choose_sampling(guidance=float("nan")), "guidance must be a number"),
+        (lambda s: s.choose_sampling(guidance=float("nan")), "guidance in the studio"),
+        (lambda s: s.choose_sampling(seed=-1), "a seed in the studio"),
         (lambda s: s.choose_plan(Plan(kind="fly")), "no plan 'fly'"),
     ],
 )

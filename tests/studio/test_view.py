@@ -33,8 +33,8 @@ def _studio(tmp_path, scripted, **start):
         "bare": None,
     }
     begin = Start(data="toy", model="scripted", out=tmp_path / "out", **start)
-    made = Studio(begin, models=(), port=0, settle_s=0.0)
-    made.library = ToyLibrary(toy_dataset(tmp_path, **drives), scripted)
+    library = ToyLibrary(toy_dataset(tmp_path, **drives), scripted)
+    made = Studio(begin, library, port=0, settle_s=0.0)
     made.scripted = scripted
     yield made
     if scripted.gate is not None:

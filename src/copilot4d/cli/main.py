@@ -33,6 +33,7 @@ VERBS: dict[str, Verb] = {
     "train world-model": Verb("train_world_model", "learn how tokens go on, given the past and the ego's motion"),
     "export": Verb("export", "put a trained tokenizer and world model into one folder to share and forecast with"),
     "forecast": Verb("forecast", "predict the sweeps that follow a moment of a drive, and write them"),
+    "view": Verb("view", "ask what if, in the browser: draw the ego's way, watch the futures that follow"),
     "evaluate": Verb("evaluate", "score a model or a baseline on a data set by the field's protocol"),
     "compare": Verb("compare", "put score files side by side in one table"),
 }

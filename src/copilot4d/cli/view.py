@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import shlex
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from copilot4d.baselines import BASELINES
 from copilot4d.cli.console import console, errors_console, next_step
+from copilot4d.cli.model_options import ModelOptions, load
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.datasets import open_dataset
 from copilot4d.errors import UsageError
-from copilot4d.forecast import load_forecaster
+from copilot4d.forecast import SHIPPED_MODELS
+
+AUTO = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(ModelOptions):
     """Open the what-if studio: pick a moment, draw the ego's way, watch the futures that a model imagines.
 
     Example: copilot4d view --data street-v1/val --model ray_tracing
@@ -30,8 +33,10 @@ class Options:
     """Which drive to begin with. By default the first that has poses."""
     frame: int | None = None
     """The newest sweep that the model may see. By default the first with a whole past and future."""
-    model: str = "ray_tracing"
-    """Who imagines at first: a baseline's name, or a model's folder."""
+    model: str = AUTO
+    """mini, a baseline's name, a model's folder or run. auto: mini where it is installed, else ray_tracing."""
+    futures: int = 1
+    """How many futures of a plan are sampled at first."""
     out: Path = Path("studio")
     """The folder for what you save."""
     port: int = 8080
@@ -45,33 +50,58 @@ def run(options: Options) -> int:
     check_output_folder("--out", options.out)
     if not 0 <= options.port < 65536:
         raise UsageError(f"--port must lie in 0..65535, got {options.port}")
-    load_forecaster(options.model)
-    dataset = open_dataset(options.data)
-    if options.drive is not None:
-        dataset.select([options.drive])
+    if options.frame is not None and options.drive is None:
+        raise UsageError(f"--frame {options.frame} of which drive? Add --drive NAME")
+    shipped = [name for name in SHIPPED_MODELS if _is_there(name)]
+    model = (shipped or ["ray_tracing"])[0] if options.model == AUTO else options.model
     # Imported late: viser takes a second, and wrong options are told before it.
+    from copilot4d.studio.library import Library
+    from copilot4d.studio.run import Sampling
     from copilot4d.studio.server import is_loopback, serving
     from copilot4d.studio.view import Start
 
-    alone = is_loopback(options.host)
-    if not alone:
-        errors_console.print(
-            f"copilot4d: --host {options.host} lets everybody who can reach this machine see this data and use its "
-            "processor; there is no password. Other data cannot be opened from the page then. A tunnel is safer: "
-            f"ssh -L {options.port}:127.0.0.1:{options.port} THIS-MACHINE",
-            style="yellow", markup=False, highlight=False,
-        )  # fmt: skip
-    start = Start(
-        data=str(options.data), model=options.model, out=options.out, drive=options.drive, frame=options.frame,
-        may_open=alone,
+    library = Library(
+        models=(model, *shipped, *BASELINES), load=lambda name: load(replace(options, model=name))
     )  # fmt: skip
-    with serving(start, models=(options.model, *BASELINES), host=options.host, port=options.port) as studio:
+    library.forecaster(model)
+    dataset = open_dataset(options.data)
+    if options.drive is not None:
+        dataset.select([options.drive])
+    start = Start(
+        data=str(options.data), model=model, out=options.out, drive=options.drive, frame=options.frame,
+        sampling=Sampling(
+            guidance=options.guidance, steps=options.steps, seed=options.seed, futures=options.futures
+        ).checked(),
+        may_open=is_loopback(options.host),
+    )  # fmt: skip
+    if not start.may_open:
+        _warn(options)
+    with serving(start, library, host=options.host, port=options.port) as studio:
         console.print(f"The studio is open at {studio.url} (Ctrl-C ends it)", markup=False, highlight=False)
         console.print(f"What you save goes to {options.out}", markup=False, highlight=False)
         _wait()
-    command = ["evaluate", "--model", options.model, "--data", str(options.data), "--out", "scores.json"]
+    command = ["evaluate", "--model", model, "--data", str(options.data), "--out", "scores.json"]
     next_step(shlex.join(["copilot4d", *command]))
     return 0
+
+
+def _is_there(name: str) -> bool:
+    from copilot4d.model_folder import shipped_model
+
+    try:
+        shipped_model(name)
+    except UsageError:
+        return False
+    return True
+
+
+def _warn(options: Options) -> None:
+    errors_console.print(
+        f"copilot4d: --host {options.host} lets everybody who can reach this machine see this data and use its "
+        "processor; there is no password. Other data cannot be opened from the page then. A tunnel is safer: "
+        f"ssh -L {options.port}:127.0.0.1:{options.port} THIS-MACHINE",
+        style="yellow", markup=False, highlight=False,
+    )  # fmt: skip
 
 
 def _wait() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from copilot4d.datasets import Dataset, open_dataset
@@ -15,7 +16,8 @@ MOST_DATA_SETS = 4  # kept open; the oldest is closed for a fifth
 class Library:
     """Opens by name, once. Safe to be used from several threads."""
 
-    def __init__(self, *, models: tuple[str, ...] = ()) -> None:
+    def __init__(self, *, models: tuple[str, ...] = (), load: Callable[[str], Forecaster] = load_forecaster) -> None:
+        self._load = load
         self._lock = threading.Lock()
         self._data_sets: dict[str, Dataset] = {}
         self._forecasters: dict[str, Forecaster] = {}
@@ -44,7 +46,7 @@ class Library:
         with self._lock:
             if name in self._forecasters:
                 return self._forecasters[name]
-        loaded = load_forecaster(name)
+        loaded = self._load(name)
         with self._lock:
             if name not in self._models:
                 self._models = (*self._models, name)

@@ -13,7 +13,7 @@ from copilot4d.datasets.windows import SETTINGS
 from copilot4d.studio.clouds import COLOUR_BY
 from copilot4d.studio.paths import MAX_BRAKE_M_S2, MAX_SPEED_M_S, MAX_STEER_DEG, Controls
 from copilot4d.studio.plan import PRESETS
-from copilot4d.studio.session import MOST_FUTURES, MOST_STEPS
+from copilot4d.studio.run import MOST_FUTURES, MOST_GUIDANCE, MOST_SEED, MOST_STEPS, Sampling
 
 ALL_FUTURES = "all"
 Mood = Literal["plain", "bad", "good"]
@@ -23,7 +23,9 @@ _MOODS = {"plain": "inherit", "bad": "#ff8a80", "good": "#7ddc8c"}
 class Panel:
     """All widgets, by name. `silently()` sets them without their callbacks taking it for the user's hand."""
 
-    def __init__(self, gui: viser.GuiApi, *, data: str, models: Sequence[str], may_open: bool) -> None:
+    def __init__(
+        self, gui: viser.GuiApi, *, data: str, models: Sequence[str], sampling: Sampling, may_open: bool
+    ) -> None:
         self.is_silent = False
         self.status = gui.add_html("")
         self.progress = gui.add_progress_bar(0.0, visible=False, animated=True)
@@ -54,10 +56,14 @@ class Panel:
             self.all_times = gui.add_checkbox("all times at once", False)
             self.point_size = gui.add_slider("point size m", 0.02, 0.3, 0.01, 0.08)
         with gui.add_folder("Sampling", expand_by_default=False):
-            self.futures = gui.add_slider("futures", 1, MOST_FUTURES, 1, 1, hint="Samples of each plan")
-            self.seed = gui.add_number("seed", 0, min=0, max=2**31 - 1, step=1, hint="The same for every plan")
-            self.steps = gui.add_slider("steps", 1, MOST_STEPS, 1, 10, hint="Diffusion steps a frame")
-            self.guidance = gui.add_slider("guidance", 0.0, 5.0, 0.1, 1.0, hint="How strongly past and action count")
+            self.futures = gui.add_slider("futures", 1, MOST_FUTURES, 1, sampling.futures, hint="Samples of each plan")
+            self.seed = gui.add_number(
+                "seed", sampling.seed, min=0, max=MOST_SEED, step=1, hint="The same for every plan"
+            )
+            self.steps = gui.add_slider("steps", 1, MOST_STEPS, 1, sampling.steps, hint="Diffusion steps a frame")
+            self.guidance = gui.add_slider(
+                "guidance", 0.0, MOST_GUIDANCE, 0.1, sampling.guidance, hint="How strongly past and action count"
+            )
             self.live = gui.add_checkbox("on every change", True, hint="Imagine again whenever something changes")
             self.simulate = gui.add_checkbox(
                 "simulated truth", False, disabled=True, hint="On simulated streets: what really follows from this plan"

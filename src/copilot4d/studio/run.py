@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pykdtree.kdtree import KDTree
 
+from copilot4d.errors import UsageError
 from copilot4d.geometry import Sweep
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.imagination import ImaginedFrame
 
+MOST_FUTURES, MOST_STEPS, MOST_GUIDANCE, MOST_SEED = 8, 50, 5.0, 2**31 - 1
 State = Literal["waiting", "running", "done", "cancelled", "failed"]
 
 
@@ -25,6 +27,16 @@ class Sampling:
     steps: int = 10
     seed: int = 0
     futures: int = 1
+
+    def checked(self) -> Sampling:
+        """Itself, where the studio's widgets can show it."""
+        if not 1 <= self.futures <= MOST_FUTURES or not 1 <= self.steps <= MOST_STEPS:
+            raise UsageError(f"the studio samples 1 to {MOST_FUTURES} futures in 1 to {MOST_STEPS} steps")
+        if not 0.0 <= self.guidance <= MOST_GUIDANCE:
+            raise UsageError(f"guidance in the studio lies between 0 and {MOST_GUIDANCE:g}, got {self.guidance}")
+        if not 0 <= self.seed <= MOST_SEED:
+            raise UsageError(f"a seed in the studio lies between 0 and {MOST_SEED}, got {self.seed}")
+        return self
 
 
 @dataclass(eq=False, kw_only=True)

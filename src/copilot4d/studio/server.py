@@ -16,7 +16,7 @@ import viser
 
 from copilot4d.studio.library import Library
 from copilot4d.studio.view import Start, View
-from copilot4d.studio.worker import Worker
+from copilot4d.studio.worker import SETTLE_S, Worker
 
 
 def is_loopback(host: str) -> bool:
@@ -33,13 +33,12 @@ class Studio:
     """Serves until it is closed. `url` is where to point a browser."""
 
     def __init__(
-        self, start: Start, *, models: tuple[str, ...], host: str = "127.0.0.1", port: int = 8080,
-        settle_s: float | None = None,
-    ) -> None:  # fmt: skip
+        self, start: Start, library: Library, *, host: str = "127.0.0.1", port: int = 8080, settle_s: float = SETTLE_S
+    ) -> None:
         self.start = start
         self.host = host
-        self.library = Library(models=models)
-        self.worker = Worker() if settle_s is None else Worker(settle_s=settle_s)
+        self.library = library
+        self.worker = Worker(settle_s=settle_s)
         self.views: dict[int, View] = {}
         self._lock = threading.Lock()
         # A window that closes while it is drawn is no news.
@@ -111,9 +110,9 @@ class _LocalServer(viser.ViserServer):
 
 
 @contextmanager
-def serving(start: Start, **options: Any) -> Iterator[Studio]:
-    """A studio that is closed at the end of the block."""
-    studio = Studio(start, **options)
+def serving(start: Start, library: Library, **options: Any) -> Iterator[Studio]:
+    """A studio that is closed at the end of the block. Options: see `Studio`."""
+    studio = Studio(start, library, **options)
     try:
         yield studio
     finally:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from copilot4d.datasets import Dataset
 from copilot4d.datasets.windows import SETTINGS, protocol_windows
 from copilot4d.errors import Copilot4dError, UsageError
@@ -26,8 +24,6 @@ from copilot4d.studio.simulated_truth import can_simulate, simulated_truth
 from copilot4d.studio.worker import Worker
 
 MOST_KEPT = 5
-MOST_FUTURES = 8
-MOST_STEPS = 50
 
 
 class Session:
@@ -100,11 +96,7 @@ class Session:
 
     def choose_sampling(self, **changes: Any) -> None:
         """Other guidance, steps, seed or number of futures."""
-        sampling = replace(self.sampling, **changes)
-        if not 1 <= sampling.futures <= MOST_FUTURES or not 1 <= sampling.steps <= MOST_STEPS:
-            raise UsageError(f"the studio samples 1 to {MOST_FUTURES} futures in 1 to {MOST_STEPS} steps")
-        if not np.isfinite(sampling.guidance):
-            raise UsageError(f"guidance must be a number, got {sampling.guidance}")
+        sampling = replace(self.sampling, **changes).checked()
         with self._lock:
             self.sampling = sampling
 

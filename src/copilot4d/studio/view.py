@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -23,7 +23,7 @@ from copilot4d.studio.moment import Moment
 from copilot4d.studio.panel import ALL_FUTURES, Panel, connect
 from copilot4d.studio.panel_sync import PanelSync
 from copilot4d.studio.plan import Kind, Plan
-from copilot4d.studio.run import Run
+from copilot4d.studio.run import Run, Sampling
 from copilot4d.studio.save import Picture, save_html, save_mp4, save_ply
 from copilot4d.studio.scene import Scene
 from copilot4d.studio.session import Session
@@ -42,6 +42,7 @@ class Start:
     out: Path
     drive: str | None = None
     frame: int | None = None
+    sampling: Sampling = field(default_factory=Sampling)
     may_open: bool = True  # whether the window may name other folders of this machine
 
 
@@ -59,7 +60,10 @@ class View:
         self._is_filming = False
         self._wake = threading.Event()
         self.session = Session(library, worker, model=start.model, changed=self._wake.set)
-        self.panel = Panel(client.gui, data=start.data, models=library.models, may_open=start.may_open)
+        self.session.choose_sampling(**asdict(start.sampling))
+        self.panel = Panel(
+            client.gui, data=start.data, models=library.models, sampling=start.sampling, may_open=start.may_open
+        )
         self._sync = PanelSync(self.panel)
         self.scene = Scene(client, dragged=self._on_drag)
         self._connect()
