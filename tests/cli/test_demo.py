@@ -44,12 +44,10 @@ def test_a_demo_on_an_own_log_scores_and_draws_what_fits(log, tmp_path, capsys):
 
 
 def test_without_shipped_weights_it_says_so_and_shows_the_best_baseline(log, tmp_path, capsys, monkeypatch):
-    def load(name):
-        if name == "mini":
-            raise UsageError("no such model here")
-        return load_forecaster(name)
+    def no_weights(name):
+        raise UsageError(f"no {name} here")
 
-    monkeypatch.setattr("copilot4d.cli.demo.load_forecaster", load)
+    monkeypatch.setattr("copilot4d.model_folder.shipped_model", no_weights)
     out = tmp_path / "demo"
     assert main(["demo", "--data", str(log), "--out", str(out)]) == 0
     assert "no trained weights (mini)" in capsys.readouterr().out
@@ -66,6 +64,7 @@ def test_with_weights_the_page_names_the_model(log, tmp_path, capsys, monkeypatc
         def forecast(self, past, future_poses, rays=None, **sampling):
             return load_forecaster("copy_last").forecast(past, future_poses, rays, **sampling)
 
+    monkeypatch.setattr("copilot4d.model_folder.shipped_model", lambda name: tmp_path)
     monkeypatch.setattr(
         "copilot4d.cli.demo.load_forecaster", lambda name: Model() if name == "mini" else load_forecaster(name)
     )

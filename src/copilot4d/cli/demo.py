@@ -119,16 +119,21 @@ def _write(
 
 def _forecasters(wanted: str | None) -> tuple[list[Forecaster], bool]:
     """The model and the baselines beside it; and whether the shipped weights were wanted but are not there."""
-    missing = False
-    if wanted is not None:
-        first = load_forecaster(wanted)
-    else:
-        try:
-            first = load_forecaster(SHIPPED)
-        except UsageError:  # no model of that name in this installation; a damaged one is another error
-            first, missing = load_forecaster(BEST_BASELINE), True
+    missing = wanted is None and not _has_weights(SHIPPED)
+    first = load_forecaster(wanted or (BEST_BASELINE if missing else SHIPPED))
     others = [load_forecaster(name) for name in COMPARED if name != first.name]
     return [first, *others], missing
+
+
+def _has_weights(name: str) -> bool:
+    """Whether this installation brings a model; weights that are there but damaged are an error, not a no."""
+    from copilot4d.model_folder import shipped_model  # here: it imports torch, and --help should not
+
+    try:
+        shipped_model(name)
+    except UsageError:
+        return False
+    return True
 
 
 def _what_forecasts(model: str, missing: bool) -> str:

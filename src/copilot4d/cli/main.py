@@ -51,6 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(f"copilot4d {__version__}", highlight=False)
         return 0
     try:
+        if arguments[0] in ("--tyro-print-completion", "--tyro-write-completion"):
+            from copilot4d.cli.completion import print_completion  # imports every verb
+
+            return print_completion(arguments, {name: verb.module for name, verb in VERBS.items()})
         verb, rest = split_verb(arguments)
         return run_verb(verb, rest)
     except Copilot4dError as error:
