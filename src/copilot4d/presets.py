@@ -44,7 +44,7 @@ def mini() -> ModelConfig:
         backbone=BackboneConfig(dims=(64, 128), heads=(2, 4), depths=(1, 2), mlp_ratio=2.0),
         codebook=CodebookConfig(dim=64, warm_up=1000),
         skipping=SkippingConfig(pool=4, resolution="cell", noise=False),
-        rendering=RenderingConfig(training_mask="union"),
+        rendering=RenderingConfig(training_mask="union", depth="median"),
         losses=LossConfig(occupied_weight=5.0, termination=1.0),
     )
     world_model = WorldModelConfig(tokens=(32, 32), unet=unet, token_frame="reference")

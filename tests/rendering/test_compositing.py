@@ -4,7 +4,15 @@ import pytest
 import torch
 
 from copilot4d.geometry import VoxelGrid
-from copilot4d.rendering import RayBatch, composite, pad_samples, rendering_weights, sample_rays, weights_from_logits
+from copilot4d.rendering import (
+    RayBatch,
+    composite,
+    median_depth,
+    pad_samples,
+    rendering_weights,
+    sample_rays,
+    weights_from_logits,
+)
 
 
 def test_weights_of_a_hand_made_sequence():
@@ -17,6 +25,17 @@ def test_weights_of_a_hand_made_sequence():
     # 0.1 + 0.9 + 0 + 1.44 + 0.135, not divided by the opacity 0.937
     torch.testing.assert_close(seen.depth_m, torch.tensor([2.575, 6.0], dtype=torch.float64))
     torch.testing.assert_close(seen.opacity, torch.tensor([0.937, 1.0], dtype=torch.float64))
+
+
+def test_the_median_is_on_a_surface_where_the_mean_is_in_the_air():
+    """A car's edge at 10 m that stops 0.6 of a ray, the wall at 30 m stops 0.3; a ray that nothing stops; no weight at
+    the front; half exactly between two samples."""
+    depths = torch.tensor([[9.9, 10.0, 30.0]] * 4)
+    weights = torch.tensor([[0.0, 0.6, 0.3], [0.0, 0.0, 0.0], [0.0, 0.0, 0.8], [0.2, 0.2, 0.0]])
+    found = median_depth(weights, depths, 0.1)
+    # half of 0.9 lies at 0.45 / 0.6 of the sample's step
+    assert found.tolist() == pytest.approx([9.95 + 0.1 * 0.75, 0.0, 30.0, 9.95], abs=1e-5)
+    assert float(composite(weights, depths).depth_m[0] / 0.9) == pytest.approx(16.67, abs=0.01)
 
 
 def test_logits_give_the_weights_of_their_occupancies():

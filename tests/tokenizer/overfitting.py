@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 
@@ -11,14 +13,14 @@ from copilot4d.tokenizer import PointBatch, Tokenizer, TokenizerBatch, Tokenizer
 
 
 def overfit(config: TokenizerConfig, sweeps: list[Sweep], *, steps: int, rays: int, learning_rate: float) -> Tokenizer:
-    """AdamW with a short warm-up on all sweeps at once, `rays` of each per step, and the codebook's care."""
+    """AdamW with a short warm-up and a cosine on all sweeps at once, `rays` of each per step; the codebook's care."""
     torch.manual_seed(0)
     tokenizer = Tokenizer(config).train()
     optimizer = torch.optim.AdamW(tokenizer.parameters(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0)
     rng = np.random.default_rng(0)
     for step in range(steps):
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate * min(1, (step + 1) / 30)
+            group["lr"] = learning_rate * min(1, (step + 1) / 30) * (0.55 + 0.45 * math.cos(math.pi * step / steps))
         parts = [sweep.select(rng.permutation(len(sweep))[:rays]).rays() for sweep in sweeps]
         batch = TokenizerBatch(
             points=PointBatch.of(sweeps),

@@ -7,6 +7,7 @@ one ray after another, X/Y/Z cells, C channels. Depths are metres along the ray.
 from copilot4d.rendering.compositing import (
     Composite,
     composite,
+    median_depth,
     pad_samples,
     rendering_weights,
     weights_from_logits,
@@ -16,6 +17,6 @@ from copilot4d.rendering.ray_batch import RayBatch
 from copilot4d.rendering.sampling import RaySamples, sample_rays
 
 __all__ = [
-    "Composite", "Corners", "RayBatch", "RaySamples", "composite", "interpolate", "pad_samples", "rendering_weights",
-    "sample_rays", "trilinear_corners", "weights_from_logits",
+    "Composite", "Corners", "RayBatch", "RaySamples", "composite", "interpolate", "median_depth", "pad_samples",
+    "rendering_weights", "sample_rays", "trilinear_corners", "weights_from_logits",
 ]  # fmt: skip

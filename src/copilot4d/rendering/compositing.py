@@ -44,6 +44,25 @@ def composite(weights: Tensor, depths_m: Tensor) -> Composite:
     return Composite((weights * depths_m).sum(dim=-1), weights.sum(dim=-1))
 
 
+def median_depth(weights: Tensor, depths_m: Tensor, step_m: float) -> Tensor:
+    """(R, N) weights and sample depths -> (R,) the depth at which half of a ray that stops has stopped; 0 for none.
+
+    Each sample's weight is spread evenly over one step around it. Where a ray may stop at one of two surfaces the mean
+    lies in the air between them; the median lies on one.
+
+    >>> median_depth(torch.tensor([[0.25, 0.5, 0.0]]), torch.tensor([[1.0, 2.0, 3.0]]), 0.1).tolist()
+    [1.975000023841858]
+    """
+    stopped = weights.cumsum(dim=-1)
+    half = 0.5 * stopped[..., -1:]
+    at = (stopped < half).sum(dim=-1, keepdim=True).clamp(max=weights.shape[-1] - 1)
+    weight = weights.gather(-1, at)
+    before = stopped.gather(-1, at) - weight
+    part = (half - before) / weight.clamp(min=torch.finfo(weights.dtype).tiny)
+    found = depths_m.gather(-1, at) + step_m * (part.clamp(0, 1) - 0.5)
+    return torch.where(half > 0, found, torch.zeros_like(found))[..., 0]
+
+
 def pad_samples(values: Tensor, samples: RaySamples, fill: float) -> Tensor:
     """(S,) packed values -> (R, N), one row per ray, `fill` behind a ray's last sample."""
     padded = values.new_full((samples.ray_count, max(1, samples.longest)), fill)

@@ -12,11 +12,11 @@ from copilot4d.tokenizer.bev import EmptyPillar
 from copilot4d.tokenizer.codebook import CodebookConfig
 from copilot4d.tokenizer.feature_grid import FeatureGridConfig
 from copilot4d.tokenizer.losses import LossConfig
+from copilot4d.tokenizer.renderer import DepthKind
 from copilot4d.tokenizer.skipping import SkippingConfig
 
 Mode = Literal["full", "no_skipping", "voxel_centres"]
 TrainingMask = Literal["true", "union"]
-DepthKind = Literal["sum", "normalised"]
 
 
 def paper_grid() -> VoxelGrid:
@@ -52,7 +52,7 @@ class RenderingConfig:
     step_m: float = 0.1
     max_samples: int = 128  # of a ray in training; one with more keeps each second, third, ...
     inference_max_samples: int = 4096
-    depth: DepthKind = "sum"  # at inference: sum w h as the loss has it, or divided by the opacity
+    depth: DepthKind = "sum"  # at inference: sum w h as the loss has it, divided by the opacity, or the median
     min_opacity: float = 0.5  # below it a ray has no return
     training_mask: TrainingMask = "true"  # look where points are, or also where the coarse branch says so
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from copilot4d.geometry import VoxelGrid
-from copilot4d.rendering import Composite, RayBatch, composite, pad_samples, sample_rays, weights_from_logits
+from copilot4d.rendering import (
+    Composite,
+    RayBatch,
+    composite,
+    median_depth,
+    pad_samples,
+    sample_rays,
+    weights_from_logits,
+)
 from copilot4d.tokenizer.feature_grid import FeatureGrid
+
+DepthKind = Literal["sum", "normalised", "median"]
 
 RAYS_AT_ONCE = 32768  # each part evaluates the columns of the feature grid that it needs anew
 
@@ -64,6 +75,7 @@ def render_rays(
     step_m: float,
     max_samples: int,
     mask: Tensor | None,
+    kind: DepthKind = "sum",
 ) -> tuple[Composite, int]:
     """Depth and opacity of any number of rays, some at a time; and how many samples that took."""
     depth, opacity, samples = [], [], 0
@@ -73,7 +85,12 @@ def render_rays(
             grid, features, part, mask_grid, step_m=step_m, max_samples=max_samples, mask=mask
         )  # fmt: skip
         seen = rendered.composite
-        depth.append(seen.depth_m)
+        if kind == "median":
+            depth.append(median_depth(rendered.weights, rendered.depths_m, step_m))
+        elif kind == "normalised":
+            depth.append(seen.depth_m / seen.opacity.clamp(min=torch.finfo(seen.opacity.dtype).eps))
+        else:
+            depth.append(seen.depth_m)
         opacity.append(seen.opacity)
         samples += rendered.samples
     if not depth:

@@ -109,11 +109,9 @@ class Tokenizer(nn.Module):
             mask = self.look_at(scene, seed)
         seen, samples = render_rays(
             self.feature_grid, scene.features, rays, self.mask_grid, step_m=config.step_m,
-            max_samples=config.inference_max_samples, mask=mask if skipping else None,
+            max_samples=config.inference_max_samples, mask=mask if skipping else None, kind=config.depth,
         )  # fmt: skip
         depth = seen.depth_m
-        if config.depth == "normalised":
-            depth = depth / seen.opacity.clamp(min=torch.finfo(depth.dtype).eps)
         entry, leave = rays.span(self.mask_grid)
         exit_m = torch.maximum(entry, leave)
         returned = (seen.opacity >= config.min_opacity) & (seen.opacity > 0) & (depth <= exit_m)
