@@ -19,7 +19,7 @@ from copilot4d.training.occupancy_task import OccupancyTask, OccupancyTraining, 
 
 RECIPES = {
     "paper": Recipe(batch=16, learning_rate=5e-4, warmup_steps=1000, cosine_steps=100_000, clip_norm=1.0),
-    "mini": Recipe(batch=4, learning_rate=1e-3, warmup_steps=200, cosine_steps=7800, clip_norm=1.0),
+    "mini": Recipe(batch=4, learning_rate=2e-3, warmup_steps=200, cosine_steps=7800, clip_norm=1.0),
     "tiny": Recipe(batch=2, learning_rate=3e-3, warmup_steps=10, cosine_steps=90, clip_norm=1.0),
 }
 RAYS_PER_FRAME = {"paper": 2048, "mini": 1024, "tiny": 256}
