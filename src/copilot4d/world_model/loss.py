@@ -94,7 +94,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return loss, right
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
         to_features, to_table = ctx.saved_tensors
         return gradient * to_features, gradient * to_table, None, None, None
