@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from copilot4d.cli.demo_answers import Sampling, answer, answer_all, mean_metrics, obedience
 from copilot4d.cli.demo_files import write_scores
+from copilot4d.cli.demo_page import viewer_of
 from copilot4d.cli.demo_questions import PlannedFuture, Question, log_questions
 from copilot4d.datasets import open_dataset
 from copilot4d.datasets.folder_writer import write_folder
@@ -115,6 +117,20 @@ def test_scores_json_has_every_answer_and_no_nan(tmp_path):
     assert found["scores"][0]["per_frame"][0]["seconds_ahead"] == 0.2
     assert (found["reference_frame"], found["sampling"]["seed"], found["protocol"]) == (4, 2, "4docc-roi32")
     assert found["obedience"]["1s"]["brake"]["keep"] == pytest.approx(4.0, rel=1e-4)
+
+
+def test_a_forecast_without_points_is_shown_as_such_and_breaks_nothing(tmp_path):
+    asked = question()
+    empty = {key: Sweep(points=np.zeros((0, 3), np.float32), world_from_lidar=s.world_from_lidar, timestamp_ns=1)
+             for key, s in oracle(asked).truth.items()}  # fmt: skip
+    plan = asked.plans[2]  # no truth: nothing is scored
+    only = replace(asked, plans=(plan,))
+    one = answer(only, plan, Oracle(empty), Sampling())
+    shown = viewer_of([only], [one]).html()
+    assert '"clouds":[[105,0],[0,0]]' in shown
+    assert obedience(asked, [one], "oracle")["swerve"]["keep"] != 0
+    found = json.loads(write_scores(tmp_path, [asked], [one], "oracle", Sampling()).read_text())
+    assert found["obedience"]["1s"]["swerve"] == {"keep": None, "brake": None}
 
 
 def test_questions_to_a_log_take_its_own_future_as_the_truth_of_keep_alone(tmp_path):

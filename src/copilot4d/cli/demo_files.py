@@ -135,7 +135,7 @@ def _story(question: Question, plan: PlannedFuture, one: Answer) -> Story:
 
 
 def _note(score: FrameScore | None) -> str:
-    return "" if score is None else f"Chamfer {score.chamfer_roi:.2f} m²"
+    return "" if score is None or math.isnan(score.chamfer_roi) else f"Chamfer {score.chamfer_roi:.2f} m²"
 
 
 def _until_gap(plan: PlannedFuture) -> Iterator[Sweep]:

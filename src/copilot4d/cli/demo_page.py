@@ -174,8 +174,11 @@ def _scores(page: Page, subject: Subject, questions: Sequence[Question], answers
 
 
 def _row(plan: str, model: str, metrics: dict[str, float]) -> list[str | float | None]:
-    values = [shown(metrics, column) for column in COLUMNS]
-    return [plan, model, *(None if math.isnan(value) else round(value, 3) for value in values)]
+    return [plan, model, *(_rounded(shown(metrics, column)) for column in COLUMNS)]
+
+
+def _rounded(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, 3)
 
 
 def _mean(model: str, setting: str, answers: Sequence[Answer]) -> dict[str, float]:
@@ -200,7 +203,7 @@ def _obedience(page: Page, subject: Subject, question: Question, answers: Sequen
     if any(len(table.get(name, {})) < len(names) for name in names):
         return
     page.heading("Does the forecast follow the plan?", level=3)
-    rows = [[name, *(round(table[name][other], 3) for other in names)] for name in names]
+    rows = [[name, *(_rounded(table[name][other]) for other in names)] for name in names]
     page.table(
         ["forecast under", *(f"truth of {name}" for name in names)],
         rows,

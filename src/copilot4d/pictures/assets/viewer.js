@@ -160,7 +160,7 @@ class Viewer {
     for (const { element, view, plan, words, note } of this.panes) {
       const { cloud } = this.contentOf(view, plan);
       words.textContent = `${VIEWS[view]} · ${plan.name}`;
-      note.textContent = cloud ? "" : this.whyEmpty(view, plan);
+      note.textContent = !cloud ? this.whyEmpty(view, plan) : cloud.count ? "" : "There are no points here.";
       const shown = past ? "the past, the same for every plan" : plan.caption;
       element.title = shown;
       element.setAttribute("aria-label", `${VIEWS[view]}, plan ${plan.name}, ${this.clock.textContent}. ${shown}`);
