@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import sleep as _sleep
 
 from copilot4d.baselines import BASELINES
 from copilot4d.cli.console import console, errors_console, next_step
@@ -107,6 +107,7 @@ def _warn(options: Options) -> None:
 def _wait() -> None:
     """Until Ctrl-C, which here is the way to end and no accident."""
     try:
-        threading.Event().wait()
+        while True:
+            _sleep(3600)
     except KeyboardInterrupt:
         return
