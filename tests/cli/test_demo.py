@@ -70,9 +70,9 @@ def test_with_weights_the_page_names_the_model(log, tmp_path, capsys, monkeypatc
     )
     out = tmp_path / "demo"
     assert main(["demo", "--data", str(log), "--out", str(out), "--seed", "3"]) == 0
-    assert "The world model mini forecasts" in capsys.readouterr().out
+    assert "The trained model mini forecasts" in capsys.readouterr().out
     page = (out / "index.html").read_text()
-    assert "the world model mini" in page
+    assert "the trained model mini" in page
     assert "no trained weights" not in page
     scores = json.loads((out / "scores.json").read_text())
     assert (scores["model"], scores["sampling"]["seed"]) == ("mini", 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,8 +80,8 @@ def run(options: Options) -> int:
     for forecaster in forecasters:
         answers += answer_all(questions, [forecaster], sampling, track)
     subject = Subject(
-        model=forecasters[0].name, trained=forecasters[0].name not in BASELINES, missing_weights=missing,
-        simulated=dataset is None, data=source,
+        model=forecasters[0].name, model_option=options.model or forecasters[0].name,
+        trained=forecasters[0].name not in BASELINES, missing_weights=missing, simulated=dataset is None, data=source,
     )  # fmt: skip
     _write(options.out, subject, questions, answers, sampling)
     return 0
@@ -111,8 +110,6 @@ def _write(
     )
     _say(f"Film, panels and scores.json lie beside it in {out}.")
     _say("\nTry next:")
-    if subject.simulated:
-        _say("  " + shlex.join(["copilot4d", "doctor", subject.data]))
     for command in next_commands(subject):
         _say(f"  {command}")
 
@@ -142,7 +139,7 @@ def _what_forecasts(model: str, missing: bool) -> str:
             f"This installation has no trained weights ({SHIPPED}): the demo shows the best baseline, {model}. It "
             "knows geometry, but not how traffic moves."
         )
-    return f"The baseline {model} forecasts." if model in BASELINES else f"The world model {model} forecasts."
+    return f"The baseline {model} forecasts." if model in BASELINES else f"The trained model {model} forecasts."
 
 
 def _own_log(options: Options) -> Dataset | None:

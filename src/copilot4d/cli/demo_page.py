@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,8 @@ SETTING_WORDS = {"1s": "1 second ahead, a frame every 0.2 s", "3s": "3 seconds a
 class Subject:
     """What the page is about."""
 
-    model: str
+    model: str  # its own name
+    model_option: str  # what --model takes for it: a name or a folder
     trained: bool  # a trained model, not a baseline
     missing_weights: bool  # the shipped weights were wanted and are not there
     simulated: bool
@@ -128,8 +130,9 @@ def _introduce(page: Page, subject: Subject, questions: Sequence[Question]) -> N
         )
     elif subject.trained:
         page.note(
-            f"The forecast is made by the world model {subject.model}, which has learned from unlabelled drives how "
-            "streets go on. It sees 32 m to every side. One future of many is drawn; another --seed draws another one.",
+            f"The forecast is made by the trained model {subject.model}, which has learned from unlabelled drives how "
+            "streets go on; it knows only the region around the ego that it was trained on. A model that samples has "
+            "many futures: one is shown, another --seed draws another one.",
             "good",
         )
     else:
@@ -214,13 +217,19 @@ def _obedience(page: Page, subject: Subject, question: Question, answers: Sequen
 
 def next_commands(subject: Subject) -> list[str]:
     """What to try after the demo."""
+    model, data = ["--model", subject.model_option], ["--data", subject.data]
+    evaluate = ["copilot4d", "evaluate", *model]
+    rest = ["--every", "12", "--out", "scores.json"]
     if subject.simulated:
         return [
+            shlex.join(["copilot4d", "view", *model, *data]),
+            shlex.join(["copilot4d", "doctor", subject.data]),
             "copilot4d demo --street 3 --out demo3",
-            f"copilot4d evaluate --model {subject.model} --data street-v1/val --setting 3s --every 12 --out val.json",
+            shlex.join([*evaluate, "--data", "street-v1/val", "--setting", "3s", *rest]),
             "copilot4d demo --data PATH/TO/YOUR/LOG --out demo_mine",
         ]
     return [
-        f"copilot4d doctor {subject.data}",
-        f"copilot4d evaluate --model {subject.model} --data {subject.data} --setting 1s --every 12 --out scores.json",
+        shlex.join(["copilot4d", "view", *model, *data]),
+        shlex.join(["copilot4d", "doctor", subject.data]),
+        shlex.join([*evaluate, *data, "--setting", "1s", *rest]),
     ]
