@@ -22,6 +22,7 @@ def log(tmp_path):
         (["--frame", "3"], "of which drive", 2),
         (["--model", "gpt"], "no model 'gpt'", 2),
         (["--port", "99999"], "--port must lie in", 2),
+        (["--host", "192.0.2.7"], "no address of this machine", 2),
         (["--futures", "0"], "1 to 8 futures", 2),
         (["--guidance", "-1"], "guidance in the studio", 2),
     ],

@@ -272,6 +272,20 @@ def test_drawing_never_takes_a_slider_out_of_the_hand(studio):
             wait_for(lambda handle=handle, value=value: handle.value == value)
 
 
+def test_a_drawing_that_fails_is_told_and_the_next_one_works(studio, monkeypatch):
+    with FakeBrowser(studio) as window:
+        ready(window)
+        view = window.view
+        broken = view.scene.show_ego
+        monkeypatch.setattr(view.scene, "show_ego", lambda *_: 1 / 0)
+        window.set("colour", "height")
+        wait_for(lambda: "ZeroDivisionError" in view._trouble)
+        monkeypatch.setattr(view.scene, "show_ego", broken)
+        window.set("preset", "brake")
+        wait_for(lambda: view.session.plan.kind == "brake" and is_done(window))
+        wait_for(lambda: "brake: 5 frames" in drawn(window).panel.status.content)
+
+
 def test_other_sites_get_nothing(studio):
     with FakeBrowser(studio, origin="https://elsewhere.example"):
         time.sleep(0.3)

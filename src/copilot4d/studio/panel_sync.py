@@ -44,7 +44,7 @@ class PanelSync:
     def _show_choices(self, session: Session, undo: bool) -> None:
         panel = self._panel
         if session.dataset is not None and session.dataset is not self._dataset:
-            self._dataset = session.dataset
+            self._dataset, self._drive = session.dataset, ""  # a drive of the same name is another drive
             set_options(panel.drive, session.dataset.names, panel.drive.value)
         if undo or session.model != self._model or len(panel.model.options) != len(session.library.models):
             self._model = session.model

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import ipaddress
+import socket
 import threading
 import warnings
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 
 import viser
 
+from copilot4d.errors import UsageError
 from copilot4d.studio.library import Library
 from copilot4d.studio.view import Start, View
 from copilot4d.studio.worker import SETTLE_S, Worker
@@ -29,12 +31,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _check_address(host: str) -> None:
+    """UsageError where nothing can listen on the host: viser would try one port after the other, for ever."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as trial:
+            trial.bind(address)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--host {host} is no address of this machine ({error}); 127.0.0.1 always is") from error
+
+
 class Studio:
     """Serves until it is closed. `url` is where to point a browser."""
 
     def __init__(
         self, start: Start, library: Library, *, host: str = "127.0.0.1", port: int = 8080, settle_s: float = SETTLE_S
     ) -> None:
+        _check_address(host)
         self.start = start
         self.host = host
         self.library = library
@@ -90,7 +103,8 @@ class Studio:
         """Whether the window shows this server's own page. A browser lets any site's script connect to this machine,
         but tells where the script came from.
         """
-        connection: Any = self.server._websock_server._live_connections.get(client.client_id)
+        live = getattr(self.server._websock_server, "_live_connections", {})
+        connection: Any = live.get(client.client_id)
         headers = getattr(getattr(connection, "request", None), "headers", {})
         origin, host = headers.get("Origin"), headers.get("Host", "")
         if origin is None:  # no browser

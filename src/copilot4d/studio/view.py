@@ -7,6 +7,7 @@ never waits for a browser.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -29,6 +30,7 @@ from copilot4d.studio.scene import Scene
 from copilot4d.studio.session import Session
 from copilot4d.studio.worker import Worker
 
+_log = logging.getLogger(__name__)
 PLAY_S = 0.4  # a frame, while playing
 RENDER_TIMEOUT_S = 20.0
 
@@ -58,6 +60,7 @@ class View:
         self._saved: list[str] = []
         self._followed: Run | None = None  # the time slider follows this run as its frames arrive
         self._is_filming = False
+        self._filmed: Moment | None = None
         self._wake = threading.Event()
         self.session = Session(library, worker, model=start.model, changed=self._wake.set)
         self.session.choose_sampling(**asdict(start.sampling))
@@ -202,7 +205,7 @@ class View:
         with self.lock:
             if self._is_filming or self.is_closed:
                 return
-            self._is_filming, before = True, self.look
+            self._is_filming, self._filmed, before = True, self.session.moment, self.look
         try:
             paths = save_mp4(self.out, picture, self._rendered)
             with self.lock:
@@ -211,15 +214,15 @@ class View:
             self._trouble = str(error)
         finally:
             with self.lock:
-                self._is_filming, self.look = False, before
+                self._is_filming, self._filmed, self.look = False, None, before
             self._wake.set()
 
     def _rendered(self, time: int) -> np.ndarray | None:
         """(H, W, 3) what the browser shows at a time; None where it gives no picture."""
         with self.lock:
             moment = self.session.moment
-            if moment is None or self.is_closed:
-                return None
+            if moment is None or moment is not self._filmed:
+                raise UsageError("the moment was changed while it was filmed: film again")
             self.look = replace(self.look, time=time, all_times=False)
             self._draw_scene(moment)
             camera = self.client.camera
@@ -242,10 +245,15 @@ class View:
             with self.lock:
                 if self.is_closed:
                     return
-                if not self._is_filming:
-                    if playing and not woken:
-                        self._next_time()
+                if self._is_filming:
+                    continue
+                if playing and not woken:
+                    self._next_time()
+                try:
                     self.draw()
+                except Exception as error:  # told, and the next change is drawn again: a window never freezes
+                    _log.exception("a window could not be drawn")
+                    self._trouble = f"{type(error).__name__}: {error}"
 
     def _next_time(self) -> None:
         moment = self.session.moment
@@ -266,7 +274,7 @@ class View:
         self.look = replace(
             self.look, all_times=panel.all_times.value, past=panel.past.value, truth=panel.truth.value,
             futures=panel.foreseen.value, colour=panel.colour.value,
-            only_future=None if only == ALL_FUTURES else int(only) - 1,
+            only_future=int(only) - 1 if only in panel.only.options and only != ALL_FUTURES else None,
         )  # fmt: skip
         if session.moment is None:
             self.scene.clear_clouds()
