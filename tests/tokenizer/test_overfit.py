@@ -1,12 +1,16 @@
-"""Does it learn at all, end to end? Two synthetic sweeps by heart, told apart by their tokens."""
+"""Does it learn at all, end to end? Two synthetic sweeps by heart, told apart by their tokens; one real sweep."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from copilot4d.presets import tiny
+from copilot4d import open_dataset
+from copilot4d.presets import mini, tiny
 from copilot4d.training.tokenizer_scores import score_reconstructions
+from tests.support.real_data import unpack_drive
 from tests.support.scenes import make_drive
 from tests.tokenizer.overfitting import overfit
 
@@ -31,3 +35,15 @@ def test_two_sweeps_are_learnt_by_heart_and_told_apart():
         for s in sweeps
     ]
     assert np.mean(errors[0]) < 0.5 * np.mean(errors[1])
+
+
+@pytest.mark.slow
+def test_one_real_sweep_is_learnt_by_heart_in_the_mini_preset(tmp_path):
+    drive = open_dataset(unpack_drive("train_0011", tmp_path, sweeps=51))["train_0011"]
+    sweep = drive[50].without_box(drive.ego_box)
+    config = mini().tokenizer
+    config = replace(config, codebook=replace(config.codebook, warm_up=166))
+    tokenizer = overfit(config, [sweep], steps=500, rays=2048, learning_rate=2e-3)
+    scores = score_reconstructions(tokenizer, [sweep])
+    assert scores["chamfer_roi"] < 0.05
+    assert scores["roi_l1_median"] < 0.1
