@@ -45,6 +45,8 @@ class Options:
     training_rays: int = 4096
     checkpointing: bool = False
     """Recompute the backbone in the backward pass: less memory."""
+    dense: bool = True
+    """Also render without skipping, to compare."""
     repeats: int = 3
     """The fastest of so many runs counts; the first one also counts multiplications."""
     clock: Literal["wall", "cpu"] = "wall"
@@ -74,15 +76,24 @@ def main(options: Options) -> None:
         rays = RayBatch.of([sweep.select(chosen).rays()[0]])
         mask = true_mask(voxels, config.skipping.pool)
         skipped = stage(f"{len(rays)} rays, skipping", lambda: tokenizer.render(scene, rays, mask=mask))
+    mask_s, skipping_s = list(stage.seconds.values())[-2:]
+    train(tokenizer, sweep, options, stage)
+    print(f"most memory: {most_memory_gb():.2f} GB")
+    if not options.dense:
+        return
+    with torch.inference_mode():
         dense = stage(f"{len(rays)} rays, dense", lambda: tokenizer.render(scene, rays, skipping=False))
-    mask_s, skipping_s, dense_s = list(stage.seconds.values())[-3:]
+    dense_s = list(stage.seconds.values())[-1]
     print(
         f"skipping is {dense_s / skipping_s:.1f} times as fast as dense sampling at equal step "
         f"({config.rendering.step_m} m), {dense_s / (mask_s + skipping_s):.1f} times with the cost of its mask: "
         f"{skipped.samples / len(rays):.0f} against {dense.samples / len(rays):.0f} samples per ray"
     )
-    train(tokenizer, sweep, options, stage)
-    print(f"most memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+
+
+def most_memory_gb() -> float:
+    """Of this process, so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 def train(tokenizer: Tokenizer, sweep: Sweep, options: Options, stage: Stages) -> None:
@@ -127,7 +138,10 @@ class Stages:
         best = min(times)
         self.seconds[name] = best
         flops = counter.get_total_flops()
-        print(f"  {name:<48} {best * 1e3:9.1f} ms  {flops / 1e9:8.2f} GFLOP  {flops / best / self.peak:6.1%} of peak")
+        print(
+            f"  {name:<42} {best * 1e3:9.1f} ms  {flops / 1e9:8.2f} GFLOP  {flops / best / self.peak:6.1%} of peak, "
+            f"{most_memory_gb():5.2f} GB so far"
+        )
         return result
 
 

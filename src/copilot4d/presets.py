@@ -37,7 +37,7 @@ def paper() -> ModelConfig:
 
 def mini() -> ModelConfig:
     """Small enough to train on a two-core CPU within hours: 32 x 32 tokens, clips of 5 + 5 frames."""
-    unet = UNetConfig(dims=(64, 96, 128), heads=(2, 3, 4), windows=(8, 8, 8))
+    unet = UNetConfig(dims=(64, 96, 128), heads=(2, 3, 4), windows=(8, 8, 8), down_groups=(1, 1, 1), up_groups=(1, 1))
     tokenizer = TokenizerConfig(
         grid=VoxelGrid.from_bounds((-32.0, -32.0, -4.0), (32.0, 32.0, 4.0), shape=(256, 256, 32)),
         point_dim=32,
