@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from copilot4d import load_forecaster, open_dataset
 from copilot4d.datasets.windows import window_at
@@ -24,7 +25,7 @@ from copilot4d.evaluation.counterfactual import Branch, near_moving, obedience
 from copilot4d.evaluation.reaction import HELD_UP_M, LanePath, displacement_m, reacts
 from copilot4d.evaluation.whatif_summary import summarise
 from copilot4d.forecaster import Forecast
-from copilot4d.geometry import Sweep, inside_box, se3
+from copilot4d.geometry import Drive, Sweep, inside_box, se3
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.simulator.benchmark import PLANS
 from copilot4d.simulator.drive import MOVING_M_S, SimulatedDrive
@@ -33,14 +34,21 @@ from copilot4d.simulator.lidar import MOVING_BASE
 Z_M = (-4.0, 4.0)
 
 
+def simulated(drive: Drive) -> SimulatedDrive:
+    """The drive, which knows its truth."""
+    assert isinstance(drive, SimulatedDrive)
+    return drive
+
+
 class WhatIf:
     """One moment: its past, and the four true futures."""
 
     def __init__(self, number: int, setting: str, data: str) -> None:
         dataset = open_dataset(data)
         self.number = number
-        self.drives: dict[str, SimulatedDrive] = {plan: dataset[f"whatif_{number:02d}_{plan}"] for plan in PLANS}
+        self.drives = {plan: simulated(dataset[f"whatif_{number:02d}_{plan}"]) for plan in PLANS}
         any_drive = self.drives["keep"]
+        assert any_drive.moment_frame is not None
         self.window = window_at(any_drive, any_drive.moment_frame, setting)
         self.past = [any_drive[i].without_box(any_drive.ego_box) for i in self.window.past]
         self.frames = self.window.future
@@ -49,16 +57,20 @@ class WhatIf:
         self.branches = {plan: self._branch(plan) for plan in PLANS}
 
     def _true(self, drive: SimulatedDrive, frame: int) -> Sweep:
-        return drive[frame].without_box(drive.ego_box)
+        sweep: Sweep = drive[frame]
+        return sweep.without_box(drive.ego_box)
 
-    def _agents(self, frame: int) -> np.ndarray:
+    def _agents(self, frame: int) -> NDArray[np.bool_]:
         """(A,) which agents move at this time in any of the four futures: one that stopped in one counts there too."""
-        moves = np.any([d.truth(frame).agent_speeds_m_s > MOVING_M_S for d in self.drives.values()], axis=0)
+        moves: NDArray[np.bool_] = np.any(
+            [d.truth(frame).agent_speeds_m_s > MOVING_M_S for d in self.drives.values()], axis=0
+        )
         moves[0] = False
         return moves
 
     def _branch(self, plan: str) -> Branch:
         drive, moving, boxes = self.drives[plan], [], []
+        assert drive.ego_box is not None
         for frame in self.frames:
             truth, sweep, agents = drive.truth(frame), drive[frame], self._agents(frame)
             agent = truth.object_ids - MOVING_BASE
@@ -86,7 +98,7 @@ class WhatIf:
         return float(along[0] - along[1])
 
 
-def measure(moment: WhatIf, forecasts: dict[str, Sequence[Sweep]], roi: FloatArray) -> dict[str, Any]:
+def measure(moment: WhatIf, forecasts: Mapping[str, Sequence[Sweep]], roi: FloatArray) -> dict[str, Any]:
     """All that is known about one moment."""
     truths = {plan: branch.points for plan, branch in moment.branches.items()}
     moving = {plan: branch.moving_points() for plan, branch in moment.branches.items()}
@@ -100,7 +112,7 @@ def measure(moment: WhatIf, forecasts: dict[str, Sequence[Sweep]], roi: FloatArr
     return found
 
 
-def reaction(moment: WhatIf, forecasts: dict[str, Sequence[Sweep]]) -> dict[str, Any] | None:
+def reaction(moment: WhatIf, forecasts: Mapping[str, Sequence[Sweep]]) -> dict[str, Any] | None:
     """None where nobody follows, or the follower does not brake, or cannot be seen in the true sweeps."""
     path = moment.follower_path()
     if path is None:
@@ -113,7 +125,7 @@ def reaction(moment: WhatIf, forecasts: dict[str, Sequence[Sweep]]) -> dict[str,
     return {"true_m": true_m, "seen_m": seen_m, "imagined_m": imagined_m, "reacts": reacts(imagined_m, true_m)}
 
 
-def _displacement(sweeps: dict[str, Sequence[Sweep]], path: LanePath) -> float:
+def _displacement(sweeps: Mapping[str, Sequence[Sweep]], path: LanePath) -> float:
     last = {plan: sweeps[plan][-1] for plan in ("brake", "keep")}
     in_world = {p: se3.transform_points(s.world_from_lidar, s.points.astype(np.float64)) for p, s in last.items()}
     return displacement_m(in_world["brake"], in_world["keep"], path)

@@ -35,7 +35,9 @@ class Stages:
     """Seconds by stage: methods are wrapped while it is open."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self.clock, self.seconds, self._undo = clock, defaultdict(float), []
+        self.clock = clock
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._undo: list[Any] = []
 
     def watch(self, owner: Any, method: str, stage: str) -> None:
         original = getattr(owner, method)

@@ -77,6 +77,8 @@ def main(options: Options) -> None:
         mask = true_mask(voxels, config.skipping.pool)
         skipped = stage(f"{len(rays)} rays, skipping", lambda: tokenizer.render(scene, rays, mask=mask))
     mask_s, skipping_s = list(stage.seconds.values())[-2:]
+    if not options.dense:
+        del features, scene, mask  # the step shall not pay for what nobody needs any more
     train(tokenizer, sweep, options, stage)
     print(f"most memory: {most_memory_gb():.2f} GB")
     if not options.dense:

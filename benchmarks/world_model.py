@@ -80,7 +80,7 @@ def measure(options: argparse.Namespace) -> None:
     for objective in chosen:
         part = slice(0, options.per_pass)
         with FlopCounterMode(display=False) as counter:
-            loss_of(model, tokens[part], actions_part(actions, part), objective, 0).backward()
+            loss_of(model, tokens[part], actions_part(actions, part), objective, 0).backward()  # type: ignore[no-untyped-call]
         model.zero_grad()
         flops[objective] = counter.get_total_flops() * options.batch // options.per_pass
         for repeat in range(repeats):
@@ -111,7 +111,7 @@ def step(
     for start in passes:
         part = slice(start, start + per_pass)
         loss = loss_of(model, tokens[part], actions_part(actions, part), objective, 1000 * number + start)
-        (loss / len(passes)).backward()
+        (loss / len(passes)).backward()  # type: ignore[no-untyped-call]
     torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)

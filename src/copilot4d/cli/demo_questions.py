@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from copilot4d.cli.demo_plans import braked, swerved
 from copilot4d.cli.forecast_moment import Moment, Route, choose_moment, plan_route
@@ -146,5 +147,5 @@ def _question(
     )  # fmt: skip
 
 
-def _seconds(stamps_ns: FloatArray, now_ns: int) -> tuple[float, ...]:
+def _seconds(stamps_ns: NDArray[np.int64], now_ns: int) -> tuple[float, ...]:
     return tuple(float(s) for s in (np.asarray(stamps_ns, dtype=np.int64) - int(now_ns)) * 1e-9)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from copilot4d.layers.feed_forward import FeedForward
 from copilot4d.layers.windows import WindowGrid, relative_position_index, reorder, shift_mask
@@ -101,14 +102,15 @@ class SwinStage(nn.Module):
         grids = [WindowGrid.fitted(*size, window, shifted=bool(i % 2)) for i in range(depth)]
         self.blocks = nn.ModuleList(SwinBlock(dim, heads, grid, mlp_ratio) for grid in grids)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(F, H, W, C) -> (F, H, W, C)."""
+    def forward(self, x: Tensor, *, checkpointing: bool = False) -> Tensor:
+        """(F, H, W, C) -> (F, H, W, C). checkpointing: the backward pass computes each block anew, one at a time."""
         shape = x.shape
         x = x.flatten(1, 2)
         order: WindowGrid | None = None
         for block in self.blocks:
             assert isinstance(block, SwinBlock)
-            x = block(reorder(x, order, block.grid))
+            x = reorder(x, order, block.grid)
+            x = checkpoint(block, x, use_reentrant=False) if checkpointing else block(x)
             order = block.grid
         return reorder(x, order, None).view(shape)
 

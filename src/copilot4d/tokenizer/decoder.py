@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from copilot4d.layers.init import init_fan_in, scale_residuals
 from copilot4d.layers.position import SpatialPosition
 from copilot4d.layers.resample import PatchUpsample
 from copilot4d.tokenizer.config import TokenizerConfig
-from copilot4d.tokenizer.encoder import run_stage, swin_stage
+from copilot4d.tokenizer.encoder import swin_stage
 
 
 class Decoder(nn.Module):
@@ -30,5 +31,6 @@ class Decoder(nn.Module):
 
     def forward(self, codes: Tensor) -> Tensor:
         """(B, H, W, D) -> (B, 2 H, 2 W, C)."""
-        x = run_stage(self.coarse, self.position(self.enter(codes)), self.checkpointing)
-        return run_stage(self.fine, self.upsample(x), self.checkpointing)
+        again = self.checkpointing and torch.is_grad_enabled()
+        x = self.coarse(self.position(self.enter(codes)), checkpointing=again)
+        return self.fine(self.upsample(x), checkpointing=again)  # type: ignore[no-any-return]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 from copilot4d.layers.init import init_fan_in, scale_residuals
 from copilot4d.layers.position import SpatialPosition
@@ -22,13 +21,6 @@ def swin_stage(config: BackboneConfig, level: int, size: tuple[int, int]) -> Swi
         dim=config.dims[level], heads=config.heads[level], depth=config.depths[level], size=size,
         window=config.window, mlp_ratio=config.mlp_ratio,
     )  # fmt: skip
-
-
-def run_stage(stage: SwinStage, x: Tensor, checkpointing: bool) -> Tensor:
-    """(B, H, W, C) -> (B, H, W, C); with checkpointing, the backward pass computes what is inside anew."""
-    if checkpointing and torch.is_grad_enabled():
-        return checkpoint(stage, x, use_reentrant=False)  # type: ignore[no-any-return]
-    return stage(x)  # type: ignore[no-any-return]
 
 
 class Encoder(nn.Module):
@@ -54,8 +46,8 @@ class Encoder(nn.Module):
     def forward(self, voxels: Voxels) -> Tensor:
         """(B, H, W, D)."""
         x = self.bev(voxels)
-        x = self.merge(run_stage(self.fine, self.position(x), self.checkpointing))
-        x = run_stage(self.coarse, x, self.checkpointing)
+        x = self.merge(self.fine(self.position(x), checkpointing=self.checkpointing and torch.is_grad_enabled()))
+        x = self.coarse(x, checkpointing=self.checkpointing and torch.is_grad_enabled())
         return self.leave(functional.gelu(self.norm(x)))  # type: ignore[no-any-return]
 
     def bev(self, voxels: Voxels) -> Tensor:
