@@ -16,6 +16,7 @@ from copilot4d.training import CheckpointStore, SampleKey, open_checkpoint, trai
 from copilot4d.training.data import Batches, _ignore_signals
 from copilot4d.training.distributed import World
 from copilot4d.training.faults import is_out_of_memory
+from copilot4d.training.run_lock import run_held
 from tests.training.processes import child, exit_code
 from tests.training.toy import Heard, ToyTask, toy_config, toy_recipe
 
@@ -283,3 +284,22 @@ def test_the_recipe_clips(tmp_path):
     moments = open_checkpoint(result.checkpoint).tensors("optimizer")
     total = sum(float(m.sum()) for n, m in moments.items() if n.endswith("exp_avg_sq"))
     assert 0 < total <= 1e-6 * (1 - 0.95**5) * 1.01
+
+
+def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
+    run = tmp_path / "run"
+
+    def hold(tell) -> int:
+        with run_held(run, World(device=torch.device("cpu"))):
+            tell("held")
+            signal.pause()
+        return 0
+
+    with child(hold) as (pid, lines):
+        assert lines.readline() == "held\n"
+        with pytest.raises(TrainingError, match="another process trains in this folder"):
+            train(ToyTask(), toy_config(run))
+        assert not (run / "checkpoints").exists()
+        os.kill(pid, signal.SIGKILL)
+    assert exit_code(pid) == -signal.SIGKILL
+    assert train(ToyTask(), toy_config(run)).finished

@@ -7,6 +7,7 @@ The same call works alone and under torchrun, and goes on where a killed run sto
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from copilot4d.training.malloc import keep_freed_memory
 from copilot4d.training.optimizer import make_optimizer
 from copilot4d.training.parallel import Parallel
 from copilot4d.training.precision import Precision
+from copilot4d.training.run_lock import run_held
 from copilot4d.training.settings import TrainingConfig
 from copilot4d.training.setup import (
     agree_on_precision,
@@ -51,7 +53,9 @@ class TrainingResult:
 
 def train(task: TrainingTask, config: TrainingConfig, observer: Observer | None = None) -> TrainingResult:
     """Train until the recipe's end, a stop signal or a fault. Faults raise `TrainingError`; checkpoints stay intact."""
-    with open_world(config.device) as world:
+    with open_world(config.device) as world, contextlib.ExitStack() as held:
+        if not config.dry_run:
+            held.enter_context(run_held(config.run, world))
         heard = observer if observer is not None and world.is_first else Silent()
         trainer, cost = make_trainer(task, config, world, heard)
         if trainer is None:
