@@ -8,6 +8,7 @@ branch would say. Times depend on the machine and its load; the ratios are what 
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import time
 from collections.abc import Callable
@@ -45,6 +46,8 @@ class Options:
     training_rays: int = 4096
     checkpointing: bool = False
     """Recompute the backbone in the backward pass: less memory."""
+    flops: bool = True
+    """Count multiplications, too; the counter doubles the memory of a training step: leave it out to measure that."""
     dense: bool = True
     """Also render without skipping, to compare."""
     repeats: int = 3
@@ -60,7 +63,7 @@ def main(options: Options) -> None:
     tokenizer = Tokenizer(config)
     sweep = read(options)
     clock = {"wall": time.perf_counter, "cpu": time.process_time}[options.clock]
-    stage = Stages(options.repeats, clock)
+    stage = Stages(options.repeats, clock, flops=options.flops)
     batch = PointBatch.of([sweep])
     millions = sum(p.numel() for p in tokenizer.parameters()) / 1e6
     print(f"{options.preset}: {millions:.2f} M parameters, {len(sweep)} points; {torch.get_num_threads()} threads")
@@ -123,13 +126,15 @@ def train(tokenizer: Tokenizer, sweep: Sweep, options: Options, stage: Stages) -
 class Stages:
     """Times stages, counts their multiplications, prints a line for each."""
 
-    def __init__(self, repeats: int, clock: Callable[[], float]) -> None:
+    def __init__(self, repeats: int, clock: Callable[[], float], *, flops: bool) -> None:
         self.repeats, self.clock, self.peak = repeats, clock, measured_peak(repeats, clock)
+        self.flops = flops
         self.seconds: dict[str, float] = {}
 
     def __call__(self, name: str, work: Callable[[], Any]) -> Any:
         times = []
-        with FlopCounterMode(display=False) as counter:
+        counter = FlopCounterMode(display=False)
+        with counter if self.flops else contextlib.nullcontext():
             start = self.clock()
             result = work()
             times.append(self.clock() - start)
@@ -139,7 +144,7 @@ class Stages:
             times.append(self.clock() - start)
         best = min(times)
         self.seconds[name] = best
-        flops = counter.get_total_flops()
+        flops = counter.get_total_flops() if self.flops else 0
         print(
             f"  {name:<42} {best * 1e3:9.1f} ms  {flops / 1e9:8.2f} GFLOP  {flops / best / self.peak:6.1%} of peak, "
             f"{most_memory_gb():5.2f} GB so far"

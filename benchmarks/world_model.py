@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=None, help="of a clip; by default the preset's")
     parser.add_argument("--repeats", type=int, default=None, help="of each measurement; the fastest counts")
     parser.add_argument("--checkpointing", action="store_true", help="activation checkpointing")
+    parser.add_argument("--no-flops", dest="flops", action="store_false", help="do not count multiplications")
     parser.add_argument("--objectives", nargs="+", default=[o.value for o in Objective])
     options = parser.parse_args()
     keep_freed_memory()
@@ -78,28 +79,32 @@ def measure(options: argparse.Namespace) -> None:
     peaks = [matrix_peak()]
     chosen = [Objective(name) for name in options.objectives]
     for objective in chosen:
-        part = slice(0, options.per_pass)
-        with FlopCounterMode(display=False) as counter:
-            loss_of(model, tokens[part], actions_part(actions, part), objective, 0).backward()  # type: ignore[no-untyped-call]
-        model.zero_grad()
-        flops[objective] = counter.get_total_flops() * options.batch // options.per_pass
         for repeat in range(repeats):
             start = clock()
             step(model, optimizer, tokens, actions, objective, repeat, options.per_pass)
             times.setdefault(objective, []).append(clock() - start)
             peaks.append(matrix_peak())
+    memory_gb = peak_memory_gb()  # before the counter, which takes as much again
+    for objective in chosen if options.flops else []:
+        part = slice(0, options.per_pass)
+        with FlopCounterMode(display=False) as counter:
+            loss_of(model, tokens[part], actions_part(actions, part), objective, 0).backward()  # type: ignore[no-untyped-call]
+        model.zero_grad()
+        flops[objective] = counter.get_total_flops() * options.batch // options.per_pass
     total_share = sum(config.diffusion.share(o) for o in chosen)
     mean_s = sum(config.diffusion.share(o) * min(times[o]) for o in chosen) / total_share
-    mean_flops = sum(config.diffusion.share(o) * flops[o] for o in chosen) / total_share
-    if options.checkpointing:
-        mean_flops *= 3 / 4  # the second forward pass is no useful work
-    peak = statistics.median(peaks)
     for objective in chosen:
         print(f"  step, objective {objective.value:<7} {min(times[objective]) * 1e3:10.0f} ms")
     print(f"  step, on average        {mean_s * 1e3:10.0f} ms: {3600 / mean_s * options.batch:.0f} clips an hour")
-    print(f"  matrix products: {mean_flops / mean_s / 1e9:.0f} GFLOP/s, {mean_flops / mean_s / peak:.0%} of the peak "
-          f"of {peak / 1e9:.0f} (median of {len(peaks)})")  # fmt: skip
-    print(f"  memory: {peak_memory_gb():.2f} GB at its peak, everything included")
+    if options.flops:
+        mean_flops = sum(config.diffusion.share(o) * flops[o] for o in chosen) / total_share
+        if options.checkpointing:
+            mean_flops *= 3 / 4  # the second forward pass is no useful work
+        peak = statistics.median(peaks)
+        rate = mean_flops / mean_s
+        print(f"  matrix products: {rate / 1e9:.0f} GFLOP/s, {rate / peak:.0%} of the peak of {peak / 1e9:.0f} "
+              f"(median of {len(peaks)})")  # fmt: skip
+    print(f"  memory: {memory_gb:.2f} GB at its peak, everything included")
 
 
 def step(
