@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import partial
+from typing import Any, cast
 
-import torch.utils.checkpoint
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from copilot4d.errors import UsageError
 from copilot4d.layers.init import scale_residuals
@@ -134,10 +135,7 @@ class Stage(nn.Module):
         for module in self.groups:
             group = cast(Group, module)
             cache = next(caches) if caches is not None else None
-            if checkpointing and x.requires_grad:
-                x = torch.utils.checkpoint.checkpoint(group, x, order, alone, cache, use_reentrant=False)
-            else:
-                x = group(x, order, alone, cache)
+            x = group(x, order, alone=alone, cache=cache, checkpointing=checkpointing and x.requires_grad)
             order = group.order
         return reorder(x.flatten(0, 1), order, None).view(shape)
 
@@ -155,21 +153,31 @@ class Group(nn.Module):
         self.temporal = TemporalBlock(dim, heads, mlp_ratio)
         self.order = grids[-1]  # in which it leaves its tokens; attention over time does not mind
 
-    def forward(self, x: Tensor, order: WindowGrid | None, alone: int, cache: KeyValueCache | None) -> Tensor:
-        """(B, T, N, C) tokens in `order` -> (B, T, N, C) tokens in `self.order`."""
+    def forward(
+        self, x: Tensor, order: WindowGrid | None, *, alone: int, cache: KeyValueCache | None, checkpointing: bool
+    ) -> Tensor:
+        """(B, T, N, C) tokens in `order` -> (B, T, N, C) tokens in `self.order`.
+
+        checkpointing: the backward pass computes each block anew, one at a time.
+        """
+        run = partial(checkpoint, use_reentrant=False) if checkpointing else _call
         batch, frames = x.shape[:2]
         x = x.flatten(0, 1)
         for module in self.spatial:
             block = cast(SwinBlock, module)
-            x = block(reorder(x, order, block.grid))
+            x = run(block, reorder(x, order, block.grid))
             order = block.grid
-        result: Tensor = self.temporal(x.view(batch, frames, *x.shape[1:]), alone=alone, cache=cache)
+        result: Tensor = run(self.temporal, x.view(batch, frames, *x.shape[1:]), alone=alone, cache=cache)
         return result
 
     def residual_outputs(self) -> list[nn.Linear]:
         """The linear layers whose outputs are added to the main branch."""
         spatial = [layer for block in self.spatial for layer in cast(SwinBlock, block).residual_outputs()]
         return [*spatial, *self.temporal.residual_outputs()]
+
+
+def _call(module: nn.Module, *arguments: Any, **named: Any) -> Any:
+    return module(*arguments, **named)
 
 
 class UNetCache:
