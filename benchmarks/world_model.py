@@ -47,9 +47,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=None, help="of each measurement; the fastest counts")
     parser.add_argument("--checkpointing", action="store_true", help="activation checkpointing")
     parser.add_argument("--no-flops", dest="flops", action="store_false", help="do not count multiplications")
+    parser.add_argument("--plain-malloc", action="store_true", help="give freed memory back: less memory, more time")
     parser.add_argument("--objectives", nargs="+", default=[o.value for o in Objective])
     options = parser.parse_args()
-    keep_freed_memory()
+    if not options.plain_malloc:
+        keep_freed_memory()
     measure(options)
 
 
