@@ -34,6 +34,8 @@ from copilot4d.training.state import TrainingState
 from copilot4d.training.task import TrainingTask
 from copilot4d.training.trainer import Trainer
 
+KEEPS_FREED_MEMORY = 10_000_000  # parameters; the tensors of larger models leave holes that double a process's memory
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingResult:
@@ -78,14 +80,14 @@ def make_trainer(
 ) -> tuple[Trainer | None, Estimate]:
     """Everything that comes before the first step; no trainer for a dry run."""
     config.batch_per_pass(world.size)  # refuses a batch that cannot be split
-    if world.device.type == "cpu":
-        keep_freed_memory()
     store = CheckpointStore(
         folder=config.run / "checkpoints", keep_last=config.keep_last, report=observer.on_message
     )  # fmt: skip
     identity = run_identity(task, config)
     checkpoint, first_step = checkpoint_to_resume(store, identity, world)
     model = build_model(task, config, world)
+    if world.device.type == "cpu" and sum(p.numel() for p in model.parameters()) <= KEEPS_FREED_MEMORY:
+        keep_freed_memory()
     recorded = world.broadcast_json(None if checkpoint is None else checkpoint.state.get("precision"))
     precision = agree_on_precision(config, recorded, world, observer.on_message)
     if first_step == 0 and config.init_from is not None:
