@@ -47,8 +47,10 @@ class PanelSync:
             self._dataset, self._drive = session.dataset, ""  # a drive of the same name is another drive
             set_options(panel.drive, session.dataset.names, panel.drive.value)
         if undo or session.model != self._model or len(panel.model.options) != len(session.library.models):
+            chosen = panel.model.value
+            is_ahead = not undo and chosen not in (self._model, session.model)
             self._model = session.model
-            set_options(panel.model, session.library.models, session.model)
+            set_options(panel.model, session.library.models, chosen if is_ahead else session.model)
 
     def _show_moment(self, session: Session, moment: Moment, look: Look, undo: bool) -> None:
         panel, way = self._panel, session.way
@@ -57,13 +59,15 @@ class PanelSync:
             set_value(panel.drive, moment.drive.name)
             set_value(panel.setting, moment.setting)
             set_range(panel.frame, 0, max(len(moment.drive) - 1, 1), moment.frame)
+        # The hand may have moved the slider since the view last heard of it: then its callback is still to come.
+        time = look.time if panel.time.value == self._time else panel.time.value
         if moment is not self._moment:
             self._moment = moment
-            set_range(panel.time, 1 - len(moment.past), len(moment.times_s), look.time)
+            set_range(panel.time, 1 - len(moment.past), len(moment.times_s), time)
             panel.simulate.disabled = session.dataset is None or not can_simulate(session.dataset, moment.drive)
         if look.time != self._time:
             self._time = look.time
-            set_value(panel.time, look.time)
+            set_value(panel.time, time)
         if way is not None and (way is not self._way or undo):
             self._way = way
             if session.plan.kind != "sliders" or undo:
