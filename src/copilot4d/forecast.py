@@ -47,8 +47,8 @@ def load_forecaster(
 def _load_run(folder: Path, tokenizer: str | Path | None, device: str) -> Forecaster:
     """By the task that the run's checkpoints name."""
     from copilot4d.model_folder import load_run
+    from copilot4d.training.load_checkpoint import best_checkpoint
     from copilot4d.training.load_occupancy_4d import load_occupancy_4d
-    from copilot4d.training.load_world_model import best_checkpoint
 
     if best_checkpoint(folder).content.get("task") == "occupancy_4d":
         return load_occupancy_4d(folder).to(device)

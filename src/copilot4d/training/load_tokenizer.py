@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from copilot4d.config import from_mapping, to_mapping
-from copilot4d.errors import DataError, UsageError
 from copilot4d.tokenizer.config import TokenizerConfig
 from copilot4d.tokenizer.tokenizer import Tokenizer
-from copilot4d.training.checkpoint import Checkpoint, CheckpointStore, open_checkpoint
+from copilot4d.training.checkpoint import Checkpoint
+from copilot4d.training.load_checkpoint import best_checkpoint, fill, task_config
 from copilot4d.training.pretrained import load_pretrained
 
 
@@ -46,17 +44,10 @@ def load_tokenizer(folder: str | Path) -> LoadedTokenizer:
         return LoadedTokenizer(
             tokenizer=tokenizer.eval(), path=folder, sha256=tokenizer_sha256(tokenizer), checkpoint=None
         )
-    checkpoint = _checkpoint(folder)
-    tokenizer = Tokenizer(_config(checkpoint))
-    tensors = checkpoint.tensors("model")
-    if checkpoint.has("ema"):
-        tensors |= checkpoint.tensors("ema")
-    try:
-        tokenizer.load_state_dict(tensors)
-    except RuntimeError as error:
-        found = " ".join(str(error).split())[:300]
-        raise DataError(checkpoint.path / "model.safetensors", "weights", expected="those of its own configuration",
-                        found=found, remedy="copy the checkpoint again") from error  # fmt: skip
+    checkpoint = best_checkpoint(folder)
+    config = task_config(checkpoint, TokenizerConfig, task="tokenizer", section="tokenizer", verb="train tokenizer")
+    tokenizer = Tokenizer(config)
+    fill(tokenizer, checkpoint)
     return LoadedTokenizer(
         tokenizer=tokenizer.eval(), path=checkpoint.path, sha256=tokenizer_sha256(tokenizer), checkpoint=checkpoint
     )
@@ -74,26 +65,3 @@ def tokenizer_sha256(tokenizer: Tokenizer) -> str:
         digest.update(name.encode())
         digest.update(parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _config(checkpoint: Checkpoint) -> TokenizerConfig:
-    if checkpoint.content.get("task") != "tokenizer":
-        raise UsageError(f"{checkpoint.path} holds a {checkpoint.content.get('task')}, not a tokenizer")
-    stated: Mapping[str, Any] = checkpoint.content.get("config", {}).get("task", {})
-    config = stated.get("tokenizer")
-    if not isinstance(config, dict):
-        raise DataError(checkpoint.path / "manifest.json", "config.task.tokenizer", expected="a configuration",
-                        found="none", remedy="pass a checkpoint that `copilot4d train tokenizer` wrote")  # fmt: skip
-    return from_mapping(TokenizerConfig, config, source=checkpoint.path / "manifest.json")
-
-
-def _checkpoint(folder: Path) -> Checkpoint:
-    if not (folder / "checkpoints").is_dir():
-        return open_checkpoint(folder)
-    store = CheckpointStore(folder=folder / "checkpoints")
-    best = store.best_step()
-    found = store.newest() if best is None else open_checkpoint(store.path(best))
-    if found is None:
-        raise DataError(folder, "checkpoints", expected="an intact checkpoint", found="none",
-                        remedy="pass a run that has saved one")  # fmt: skip
-    return found

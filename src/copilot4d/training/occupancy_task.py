@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -22,6 +21,7 @@ from copilot4d.rendering import RayBatch
 from copilot4d.training.augmentation import AugmentationConfig
 from copilot4d.training.counter import SampleKey, StepCounter
 from copilot4d.training.distributed import World
+from copilot4d.training.fingerprint import drives_fingerprint
 from copilot4d.training.occupancy_scores import forecast_picture, score_forecasts
 from copilot4d.training.task import TrainingTask
 
@@ -194,12 +194,7 @@ class OccupancyTask(TrainingTask):
 
     def data_fingerprint(self) -> str:
         """Names, times and poses of the training drives."""
-        digest = hashlib.sha256()
-        for drive in self.drives:
-            digest.update(drive.name.encode())
-            digest.update(np.ascontiguousarray(drive.timestamps_ns).tobytes())
-            digest.update(np.ascontiguousarray(drive.world_from_lidar).tobytes())
-        return digest.hexdigest()
+        return drives_fingerprint(self.drives)
 
     def describe(self, key: SampleKey) -> Mapping[str, Any]:
         """Drive and frames."""
