@@ -280,7 +280,7 @@ def test_the_runs_folder_and_its_checkpoints_are_models_by_their_path(trained):
 
 def test_other_models_and_drives_on_both_sides_are_refused(trained, tmp_path, capsys):
     train(ToyTask(), toy_config(tmp_path / "toy", max_steps=1))
-    with pytest.raises(UsageError, match="holds a toy, not an occupancy_4d"):
+    with pytest.raises(UsageError, match="is of task 'toy', not 'occupancy_4d': pass a run of"):
         load_occupancy_4d(tmp_path / "toy")
     words = ["train", "occupancy-4d", "--data", trained / "data", "--run", tmp_path / "r", "--held-out-data",
              trained / "data"]  # fmt: skip

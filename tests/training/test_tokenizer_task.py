@@ -199,5 +199,5 @@ def test_config_files_change_the_preset_and_wrong_drives_are_named(trained, tmp_
 
 def test_other_models_are_not_loaded_as_tokenizers(tmp_path):
     train(ToyTask(), toy_config(tmp_path, max_steps=1))
-    with pytest.raises(UsageError, match="holds a toy, not a tokenizer"):
+    with pytest.raises(UsageError, match="is of task 'toy', not 'tokenizer': pass a run of"):
         load_tokenizer(tmp_path)

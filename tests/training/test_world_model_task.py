@@ -235,7 +235,7 @@ def test_the_averaged_weights_are_loaded(tmp_path):
 
 def test_other_models_are_not_loaded_as_world_models(tmp_path):
     train(ToyTask(), toy_config(tmp_path, max_steps=1))
-    with pytest.raises(UsageError, match="holds a toy, not a world model"):
+    with pytest.raises(UsageError, match="is of task 'toy', not 'world_model': pass a run of"):
         load_world_model(tmp_path)
 
 

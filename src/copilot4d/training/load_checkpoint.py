@@ -30,7 +30,8 @@ def best_checkpoint(folder: Path) -> Checkpoint:
 def task_config(checkpoint: Checkpoint, kind: type[Config], *, task: str, section: str, verb: str) -> Config:
     """The model's configuration as the task recorded it, below `section`."""
     if checkpoint.content.get("task") != task:
-        raise UsageError(f"{checkpoint.path} holds a {checkpoint.content.get('task')}, not a {task.replace('_', ' ')}")
+        found = checkpoint.content.get("task")
+        raise UsageError(f"{checkpoint.path} is of task {found!r}, not {task!r}: pass a run of `copilot4d {verb}`")
     manifest = checkpoint.path / "manifest.json"
     stated = checkpoint.content.get("config", {}).get("task", {}).get(section)
     if not isinstance(stated, dict):
