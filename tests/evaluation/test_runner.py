@@ -229,6 +229,18 @@ def test_the_mean_is_over_frames_not_over_drives(drive):
     assert scores.metrics["chamfer"] == pytest.approx(weighted, rel=1e-9)
 
 
+def test_each_reference_tells_its_own_mean(drive):
+    """Reference r at 10 Hz has min(5, (23 - r) // 2) future frames; all references together are the data set's mean."""
+    scores = evaluate_dataset(Oracle(drive, lag=1), {"toy": drive}, setting="1s", every=7)
+    found = scores.by_reference
+    assert [(r.drive, r.reference_ns, r.frames) for r in found] == [
+        ("toy", int(drive.timestamps_ns[i]), min(5, (23 - i) // 2)) for i in (0, 7, 14, 21)
+    ]
+    assert len({r.chamfer_roi for r in found}) == 4
+    weighted = sum(r.frames * r.chamfer_roi for r in found) / scores.frames_scored
+    assert weighted == pytest.approx(scores.metrics["chamfer_roi"])
+
+
 def test_each_sweep_is_read_once(drive):
     reads: list[int] = []
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from copilot4d.errors import DataError
 from copilot4d.evaluation import Protocol, ScoreFile
 from copilot4d.evaluation.frame_score import METRICS
-from copilot4d.evaluation.scores import HorizonScore, SkippedSweep
+from copilot4d.evaluation.scores import HorizonScore, ReferenceScore, SkippedSweep
 
 
 def scores(**changes: object) -> ScoreFile:
@@ -22,6 +22,7 @@ def scores(**changes: object) -> ScoreFile:
         "setting": "1s", "frames_scored": 5, "frames_not_scored": 1, "metrics": metrics, "seconds": 2.5,
         "drives": ["toy"],
         "per_horizon": [HorizonScore(horizon=1, seconds_ahead=0.2, frames_scored=5, metrics=metrics)],
+        "by_reference": [ReferenceScore(drive="toy", reference_ns=7, frames=5, chamfer_roi=0.2)],
         "skipped": [SkippedSweep(drive="toy", frame=3, message="broken", references=[1, 2])],
         "pooled": {"roi_l1_median": 0.1, "roi_absrel_median": 0.01}, "protocol_rules": Protocol().rules,
         "frames_hash": "abc", "not_scored_because": {"no future": 1}, "options": {"seed": 0},
@@ -71,6 +72,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         ({"frames_scored": True}, "frames_scored"),
         ({"metrics": {"chamfer": 1.0}}, "metrics: expected the metrics"),
         ({"per_horizon": [{"horizon": 1}]}, r"per_horizon\[0\]"),
+        ({"by_reference": [{"drive": "toy"}]}, r"by_reference\[0\]"),
+        ({"by_reference": [{"drive": "toy", "reference_ns": 1, "frames": 1, "chamfer_roi": "x"}]}, "chamfer_roi"),
         ({"skipped": ["x"]}, r"skipped\[0\]"),
         ({"pooled": {"roi_l1_median": "much"}}, r"pooled\.roi_l1_median"),
     ],

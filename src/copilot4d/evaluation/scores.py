@@ -30,6 +30,16 @@ class HorizonScore:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReferenceScore:
+    """The mean over the frames of one forecast: where a model is good, and where it fails."""
+
+    drive: str
+    reference_ns: int
+    frames: int  # scored
+    chamfer_roi: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class SkippedSweep:
     """A sweep that could not be read, and the reference frames that were left out because their window touches it."""
 
@@ -59,6 +69,7 @@ class ScoreFile:
     seconds: float
     drives: list[str] = field(default_factory=list)
     references: int = 0
+    by_reference: list[ReferenceScore] = field(default_factory=list)
     frames_hash: str = ""
     not_scored_because: dict[str, int] = field(default_factory=dict)  # reason -> frames
     skipped: list[SkippedSweep] = field(default_factory=list)
@@ -106,6 +117,7 @@ class ScoreFile:
         values["metrics"] = _metrics(path, "metrics", values["metrics"])
         values["pooled"] = {name: _number(path, f"pooled.{name}", v) for name, v in values.get("pooled", {}).items()}
         values["per_horizon"] = [_horizon(path, i, entry) for i, entry in enumerate(values["per_horizon"])]
+        values["by_reference"] = [_reference(path, i, entry) for i, entry in enumerate(values.get("by_reference", []))]
         values["skipped"] = [_skipped(path, i, entry) for i, entry in enumerate(values.get("skipped", []))]
         return cls(**values)
 
@@ -177,6 +189,14 @@ def _horizon(path: str | Path, index: int, entry: Any) -> HorizonScore:
     name = f"per_horizon[{index}]"
     _check_record(path, name, entry, HorizonScore)
     return HorizonScore(**{**entry, "metrics": _metrics(path, f"{name}.metrics", entry["metrics"])})
+
+
+def _reference(path: str | Path, index: int, entry: Any) -> ReferenceScore:
+    name = f"by_reference[{index}]"
+    if isinstance(entry, dict) and "chamfer_roi" in entry:  # null stands for NaN (parity mode)
+        entry = {**entry, "chamfer_roi": _number(path, f"{name}.chamfer_roi", entry["chamfer_roi"])}
+    _check_record(path, name, entry, ReferenceScore)
+    return ReferenceScore(**entry)
 
 
 def _skipped(path: str | Path, index: int, entry: Any) -> SkippedSweep:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from copilot4d.evaluation.frame_score import METRICS, DetailedScore, FrameScore
 from copilot4d.evaluation.pooled_median import PooledMedian
 from copilot4d.evaluation.protocol import Protocol
-from copilot4d.evaluation.scores import HorizonScore, ScoreFile
+from copilot4d.evaluation.scores import HorizonScore, ReferenceScore, ScoreFile
 from copilot4d.evaluation.several import SeveralFrame, several_from_plain, several_to_plain, summarise_several
 
 
@@ -25,7 +25,7 @@ class Tally:
         self.seconds_forecasting = 0.0
         self._scores: dict[int, list[FrameScore]] = defaultdict(list)  # by horizon
         self._seconds_ahead: dict[int, list[float]] = defaultdict(list)
-        self._references: set[tuple[str, int]] = set()
+        self._references: dict[tuple[str, int], list[float]] = defaultdict(list)  # ROI Chamfer of each one's frames
         self._reasons: Counter[str] = Counter()
         self._frames: list[str] = []
         self._l1, self._absrel = PooledMedian(), PooledMedian()
@@ -41,7 +41,7 @@ class Tally:
         reference_ns, future_ns = times_ns
         self._scores[horizon].append(detailed.score)
         self._seconds_ahead[horizon].append((future_ns - reference_ns) * 1e-9)
-        self._references.add((drive, reference_ns))
+        self._references[drive, reference_ns].append(detailed.score.chamfer_roi)
         self._frames.append(f"{drive} {reference_ns} {future_ns} {truth}\n")
         self._l1.add(detailed.roi_l1[np.isfinite(detailed.roi_l1)])
         self._absrel.add(detailed.roi_absrel[np.isfinite(detailed.roi_absrel)])
@@ -85,6 +85,12 @@ class Tally:
                 for horizon, scores in sorted(self._scores.items())
             ],
             references=len(self._references),
+            by_reference=[
+                ReferenceScore(
+                    drive=drive, reference_ns=time_ns, frames=len(values), chamfer_roi=float(np.mean(values))
+                )
+                for (drive, time_ns), values in sorted(self._references.items())
+            ],
             seconds_forecasting=self.seconds_forecasting,
             frames_hash=hashlib.sha256("".join(self._frames).encode()).hexdigest()[:12],
             pooled={"roi_l1_median": self._l1.value(), "roi_absrel_median": self._absrel.value()},
@@ -97,7 +103,7 @@ class Tally:
         plain = {
             "scores": [[horizon, list(s.as_dict().values())] for horizon, row in self._scores.items() for s in row],
             "seconds_ahead": [[horizon, s] for horizon, row in self._seconds_ahead.items() for s in row],
-            "references": sorted(self._references),
+            "references": [[*key, values] for key, values in sorted(self._references.items())],
             "reasons": dict(self._reasons),
             "frames": self._frames,
             "seconds_forecasting": self.seconds_forecasting,
@@ -114,7 +120,8 @@ class Tally:
             restored._scores[int(horizon)].append(FrameScore(**dict(zip(METRICS, values, strict=True))))
         for horizon, seconds in plain["seconds_ahead"]:
             restored._seconds_ahead[int(horizon)].append(float(seconds))
-        restored._references = {(str(drive), int(reference_ns)) for drive, reference_ns in plain["references"]}
+        for drive, reference_ns, values in plain["references"]:
+            restored._references[str(drive), int(reference_ns)] = [float(value) for value in values]
         restored._reasons = Counter({str(reason): int(count) for reason, count in plain["reasons"].items()})
         restored._several = [several_from_plain(values) for values in plain["several"]]
         restored._frames = [str(line) for line in plain["frames"]]
