@@ -1,0 +1,129 @@
+"""The figures of the results: which drives, how many updates, how often scored, and what each costs.
+
+Everything that a person would change between a rehearsal and the real thing is here. Core-minutes are those of one core
+of the reference machine (2 cores, no GPU), measured where a run was made, else estimated from the cost of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+KITTI_TRAIN = ("train_0001", "train_0002", "train_0009a", "train_0009b", "train_0013")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """One data set of the evaluation, by the name that groups and files carry."""
+
+    name: str
+    path: str
+    title: str
+    references: int  # reference frames of the protocol, before --every: for estimates
+    drives: tuple[str, ...] = ()  # all where none is named
+    report: bool = False  # no choice may be made on it
+    slower: float = 1.0  # scoring and rendering a frame, against street-v1's sensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """One run: updates, the options that are its own, its cost."""
+
+    steps: int
+    core_minutes: float
+    max_steps: int | None = None
+    options: tuple[str, ...] = ()
+
+
+STREET_VAL = Data(name="val", path="street-v1/val", title="`street-v1` val", references=2320)
+STREET_TEST = Data(name="test", path="street-v1/test", title="`street-v1` test", references=2320, report=True)
+KITTI_CHOICE = Data(
+    name="train_0011", path="KITTI", title="`train_0011`", references=116, drives=("train_0011",), slower=3.0
+)
+KITTI_REPORT = Data(
+    name="val_0005", path="KITTI", title="`val_0005`", references=76, drives=("val_0005",), report=True, slower=3.0
+)
+OTHER_SENSOR = Data(
+    name="val_hdl64", path="street-v1/val@hdl64", title="`street-v1` val with the sensor `hdl64`", references=580,
+    drives=("val_000", "val_001", "val_002", "val_003", "val_004"), slower=4.0,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The whole plan's figures. `FULL` is the real thing; a rehearsal takes smaller ones."""
+
+    preset: str = "mini"
+    roi_half_m: float = 32.0
+    every: int = 12  # of the tables to report, as the issue's protocol has it
+    ablation_every: int = 48  # of choices and ablations
+    tokenizer_every: int = 40
+    sampling_steps: tuple[int, ...] = (2, 5, 10, 20)  # K
+    guidances: tuple[float, ...] = (0.0, 1.0, 2.0)  # w
+    futures: int = 8
+    moments: int = 60
+    settings: tuple[str, ...] = ("1s", "3s")
+
+    street_train: str = "street-v1/train:150"
+    token_train: str = "street-v1/train:120"
+    tokenizer_held_out: tuple[str, ...] = ("val_000", "val_001", "val_002", "val_003")
+    token_held_out: tuple[str, ...] = ("val_004", "val_005", "val_006", "val_007")
+    kitti_train: tuple[str, ...] = KITTI_TRAIN
+    val: Data = STREET_VAL
+    test: Data = STREET_TEST
+    kitti_choice: Data = KITTI_CHOICE
+    kitti_report: Data = KITTI_REPORT
+    other_sensor: Data = OTHER_SENSOR
+    whatif: str = "street-v1-whatif"
+
+    tokenizer_options: tuple[str, ...] = ("--augmentation.max-shift-m", "24", "--batch", "2")
+    streets_1: Training = Training(steps=7000, core_minutes=53)
+    streets: Training = Training(steps=600, core_minutes=6, options=("--learning-rate", "1e-4"))
+    kitti_1: Training = Training(steps=2600, max_steps=486, core_minutes=8, options=("--learning-rate", "7e-4"))
+    kitti: Training = Training(steps=800, core_minutes=11, options=("--learning-rate", "5e-4"))
+    street_rays: int = 1024
+    kitti_rays: int = 1536
+    # Equal time, half an hour each: 4.5, 1.45 and 2.2 sweeps a second.
+    tokenizer_modes: Mapping[str, Training] = field(
+        default_factory=lambda: {
+            "full": Training(steps=4000, core_minutes=30),
+            "no_skipping": Training(steps=1300, core_minutes=30),
+            "voxel_centres": Training(steps=2000, core_minutes=30),
+        }
+    )
+    reference_every: int = 20
+    kitti_reference_every: int = 2
+    tokenize_minutes: float = 25
+    world_options: tuple[str, ...] = ("--batch", "4", "--accumulation", "4")
+    world_model: Training = Training(steps=4000, core_minutes=280, options=("--evaluate-every", "100"))
+    maskgit: Training = Training(steps=4000, core_minutes=280, options=("--evaluate-every", "100"))
+    kitti_world_model: Training = Training(
+        steps=800, core_minutes=60, options=("--learning-rate", "3e-4", "--evaluate-every", "100")
+    )
+    token_frames: Training = Training(steps=900, core_minutes=60, options=("--evaluate-every", "100"))
+    # As long as tokenizer and world model together, at 3 s an update.
+    occupancy: Training = Training(steps=6600, core_minutes=335, options=("--ema-decay", "0.999"))
+    kitti_occupancy: Training = Training(
+        steps=1500, core_minutes=80, options=("--ema-decay", "0.999", "--learning-rate", "5e-4")
+    )
+
+
+FULL = Budget()
+
+# Seconds for one reference frame of street-v1 (5 future frames, 20,000 rays each), scoring included.
+SECONDS_PER_REFERENCE = {
+    "copy_last": 1.1, "ray_tracing": 1.4, "ray_tracing_recent": 1.6, "occupancy_4d": 2.5, "floor": 2.5,
+}  # fmt: skip
+MODEL_SECONDS = 2.0  # of a forecast by the model, beside its sampling
+MODEL_SECONDS_PER_STEP = 0.5  # of sampling five frames with guidance, for each of the K steps
+
+
+def scoring_minutes(
+    model: str, data: Data, every: int, *, steps: int = 10, guidance: float = 1.0, futures: int = 1
+) -> float:
+    """What it costs to score a model on every n-th reference frame of a data set."""
+    passes = steps * (0.5 if guidance == 0 else 1.0)
+    sampled = MODEL_SECONDS + futures * passes * MODEL_SECONDS_PER_STEP + (futures - 1) * 1.5
+    seconds = SECONDS_PER_REFERENCE.get(model, sampled)
+    rays = seconds if model in SECONDS_PER_REFERENCE else MODEL_SECONDS * futures  # what grows with a sweep's points
+    return data.references / every * (seconds + (data.slower - 1) * rays) / 60

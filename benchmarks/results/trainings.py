@@ -1,0 +1,136 @@
+"""The steps that train and tokenise: tokenizers, their ablations, world models, 4D-Occ; on streets, then on KITTI."""
+
+from __future__ import annotations
+
+from budgets import Budget, Training
+from steps import Step
+
+SUM = "settings/sum.yaml"
+SUM_TEXT = "rendering: {depth: sum}\n"  # the long run was started before the preset's depth became the median
+VOXEL_CENTRES = "settings/voxel_centres.yaml"
+VOXEL_CENTRES_TEXT = "skipping: {resolution: voxel}\nlosses: {occupied_weight: 20.0}\n"
+
+
+def training_steps(budget: Budget) -> list[Step]:
+    """All of them, those that others need first."""
+    return [*_tokenizers(budget), *_tokenizer_modes(budget), *_world_models(budget), *_occupancy(budget)]
+
+
+def _run(
+    name: str, verb: str, training: Training, *words: str, needs: tuple[str, ...] = (),
+    files: dict[str, str] | None = None,
+) -> Step:  # fmt: skip
+    stop = () if training.max_steps is None else ("--max-steps", str(training.max_steps))
+    schedule = ("--steps", str(training.steps), *stop, *training.options)
+    return Step(
+        name=f"runs/{name}", words=("copilot4d", "train", verb, *words, *schedule, "--run", f"WORK/runs/{name}"),
+        kind="run", makes=f"runs/{name}", core_minutes=training.core_minutes, needs=needs, files=files or {},
+    )  # fmt: skip
+
+
+def _streets(budget: Budget) -> tuple[str, ...]:
+    """Street drives to learn from, and drives of val on which checkpoints are chosen."""
+    data = ("--data", budget.street_train, budget.val.path, "--split", "train")
+    return ("--preset", budget.preset, *data, "--held-out", *budget.tokenizer_held_out)
+
+
+def _kitti(budget: Budget) -> tuple[str, ...]:
+    drives = ("--drives", *budget.kitti_train, "--held-out", *budget.kitti_choice.drives)
+    return ("--preset", budget.preset, "--data", budget.kitti_choice.path, *drives)
+
+
+def _tokenizers(budget: Budget) -> list[Step]:
+    options = budget.tokenizer_options
+    streets = (*_streets(budget), *options, "--rays-per-sweep", str(budget.street_rays))
+    kitti = (*_kitti(budget), *options, "--rays-per-sweep", str(budget.kitti_rays))
+    return [
+        _run(
+            "streets_1", "tokenizer", budget.streets_1, *streets, "--config", f"WORK/{SUM}",
+            "--evaluate-every", "500", files={SUM: SUM_TEXT},
+        ),
+        _run(
+            "streets", "tokenizer", budget.streets, *streets, "--init-from", "WORK/runs/streets_1",
+            "--evaluate-every", "300", needs=("runs/streets_1",),
+        ),
+        _run(
+            "kitti_1", "tokenizer", budget.kitti_1, *kitti, "--init-from", "WORK/runs/streets_1",
+            "--evaluate-every", "400", needs=("runs/streets_1",),
+        ),
+        _run(
+            "kitti", "tokenizer", budget.kitti, *kitti, "--init-from", "WORK/runs/kitti_1",
+            "--evaluate-every", "200", needs=("runs/kitti_1",),
+        ),
+    ]  # fmt: skip
+
+
+def _tokenizer_modes(budget: Budget) -> list[Step]:
+    steps = []
+    for mode, training in budget.tokenizer_modes.items():
+        words = (*_streets(budget), *budget.tokenizer_options, "--rays-per-sweep", str(budget.street_rays))
+        words = (*words, "--mode", mode, "--evaluate-every", "500")
+        files = {}
+        if mode == "voxel_centres":  # its points are the voxels themselves, which the preset's coarse branch has not
+            words, files = (*words, "--config", f"WORK/{VOXEL_CENTRES}"), {VOXEL_CENTRES: VOXEL_CENTRES_TEXT}
+        steps.append(_run(f"tokenizer_{mode}", "tokenizer", training, *words, files=files))
+    return steps
+
+
+def _tokens(name: str, tokenizer: str, *words: str, minutes: float) -> Step:
+    place = ("--out", f"WORK/tokens/{name}")
+    return Step(
+        name=f"tokens/{name}", words=("copilot4d", "tokenize", "--tokenizer", f"WORK/runs/{tokenizer}", *words, *place),
+        kind="tokens", makes=f"tokens/{name}", core_minutes=minutes, needs=(f"runs/{tokenizer}",),
+    )  # fmt: skip
+
+
+def _world_models(budget: Budget) -> list[Step]:
+    reference = ("--token-frame", "reference", "--reference-every", str(budget.reference_every))
+    own = ("--token-frame", "own")
+    train = ("--data", budget.token_train)
+    val = ("--data", budget.val.path, "--drives", *budget.token_held_out)
+    kitti = (
+        "--data", budget.kitti_choice.path, "--drives", *budget.kitti_train, "--held-out", *budget.kitti_choice.drives,
+        "--token-frame", "reference", "--reference-every", str(budget.kitti_reference_every),
+    )  # fmt: skip
+    minutes = budget.tokenize_minutes
+    steps = [
+        _tokens("train", "streets", *train, *reference, minutes=minutes),
+        _tokens("val", "streets", *val, *reference, minutes=minutes / 30),
+        _tokens("own_train", "streets", *train, *own, minutes=minutes),
+        _tokens("own_val", "streets", *val, *own, minutes=minutes / 30),
+        _tokens("kitti", "kitti", *kitti, minutes=minutes),
+    ]
+
+    def world(name: str, training: Training, frame: str, *words: str) -> Step:
+        held_out = "val" if frame == "train" else "own_val"
+        tokens = ("--tokens", f"WORK/tokens/{frame}", "--held-out-tokens", f"WORK/tokens/{held_out}")
+        tokens = (*tokens, "--tokenizer", "WORK/runs/streets")
+        needs = (f"tokens/{frame}", f"tokens/{held_out}", "runs/streets")
+        options = ("--preset", budget.preset, *tokens, *budget.world_options, *words)
+        return _run(name, "world-model", training, *options, needs=needs)
+
+    def fine_tuned(name: str, start: str, *words: str) -> Step:
+        tokens = ("--tokens", "WORK/tokens/kitti", "--tokenizer", "WORK/runs/kitti")
+        options = ("--preset", budget.preset, *tokens, *budget.world_options, *words)
+        needs = ("tokens/kitti", "runs/kitti", f"runs/{start}")
+        start_from = ("--init-from", f"WORK/runs/{start}")
+        return _run(name, "world-model", budget.kitti_world_model, *options, *start_from, needs=needs)
+
+    maskgit = ("--process", "maskgit")
+    return [
+        *steps,
+        world("world_model", budget.world_model, "train"),
+        world("maskgit", budget.maskgit, "train", *maskgit),
+        world("frame_reference", budget.token_frames, "train"),
+        world("frame_own", budget.token_frames, "own_train"),
+        fine_tuned("kitti_world_model", "world_model"),
+        fine_tuned("kitti_maskgit", "maskgit", *maskgit),
+    ]
+
+
+def _occupancy(budget: Budget) -> list[Step]:
+    kitti = (*_kitti(budget), "--init-from", "WORK/runs/occupancy_4d")
+    return [
+        _run("occupancy_4d", "occupancy-4d", budget.occupancy, *_streets(budget)),
+        _run("kitti_occupancy_4d", "occupancy-4d", budget.kitti_occupancy, *kitti, needs=("runs/occupancy_4d",)),
+    ]
