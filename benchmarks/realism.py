@@ -1,7 +1,7 @@
-"""How near the simulated streets are to real ones: one table, one picture.
+"""How near the simulated streets are to real ones: one table, three pictures.
 
     python benchmarks/realism.py KITTI_ROOT --drives 10 --every 12 --picture docs/pictures/realism.png \\
-        --street-picture docs/pictures/street.png
+        --street-picture docs/pictures/street.png --whatif-picture docs/pictures/whatif.png
 
 KITTI_ROOT is a KITTI Odometry tree at 5 Hz (every second sweep). Every statistic is made by the same code from both.
 """
@@ -20,8 +20,10 @@ from pykdtree.kdtree import KDTree
 from copilot4d import open_dataset
 from copilot4d.geometry import Drive, Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
+from copilot4d.pictures import Cell, bev_image, panel, write_png
 from copilot4d.simulator import simulate_drive, start
-from copilot4d.simulator.benchmark import split_seed
+from copilot4d.simulator.benchmark import split_seed, whatif_drive
+from copilot4d.simulator.lidar import MOVING_BASE
 
 RANGE_BINS = np.arange(0.0, 82.0, 2.0)
 HEIGHT_BINS = np.arange(-4.0, 4.25, 0.25)
@@ -212,6 +214,28 @@ def street_picture(seed: int, path: Path) -> None:
     figure.savefig(path, dpi=75)
 
 
+def whatif_picture(number: int, path: Path) -> None:
+    """One moment under two plans, from above: the car behind the ego red, other traffic green, all else blue."""
+    rows = []
+    for plan in ("keep", "brake"):
+        drive = whatif_drive(number, plan)
+        if drive.moment_frame is None or drive.follower is None:
+            raise SystemExit(f"nobody follows the ego at moment {number}; take another")
+        row = []
+        for seconds in (0, 2, 4):
+            frame = drive.moment_frame + round(seconds / drive.interval_s)
+            sweep, truth = drive[frame], drive.truth(frame)
+            agent = truth.object_ids - MOVING_BASE
+            values = np.where(agent == drive.follower, 0.95, np.where(truth.moving, 0.55, 0.15))
+            image = bev_image(sweep.points, half=26.0, size=420, values=values, z_range=(0.0, 1.0))
+            gap_m = float(np.linalg.norm(truth.agent_poses[0, :2] - truth.agent_poses[drive.follower, :2]))
+            speeds = truth.agent_speeds_m_s[[0, drive.follower]]
+            note = f"ego {speeds[0]:.1f} m/s, behind it {speeds[1]:.1f} m/s, {gap_m:.0f} m"
+            row.append(Cell(image, f"{plan}, {seconds} s", note))
+        rows.append(row)
+    write_png(path, panel(rows))
+
+
 def _draw_rectangle(axis: Any, rectangle: Any, colour: str) -> None:
     x, y, half_x, half_y, yaw = rectangle
     corners = np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]]) * [half_x, half_y]
@@ -227,9 +251,13 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=9)
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--street-picture", type=Path)
+    parser.add_argument("--whatif-picture", type=Path)
+    parser.add_argument("--whatif-moment", type=int, default=2)
     options = parser.parse_args()
     if options.street_picture:
         street_picture(split_seed("val", 3), options.street_picture)
+    if options.whatif_picture:
+        whatif_picture(options.whatif_moment, options.whatif_picture)
     if options.kitti is None:
         print("skipped: there is nothing real to compare with; give the path to a KITTI Odometry tree")
         return
