@@ -16,7 +16,7 @@ from copilot4d.imagination import Imaginative, imagine
 from copilot4d.model_forecaster import ModelForecaster
 from copilot4d.tokenizer import Tokenizer
 from copilot4d.world_model import WorldModel
-from tests.support.stub_models import CELL_M, PillarTokenizer, StandingWorld
+from tests.support.stub_models import CELL_M, HALF_M, PillarTokenizer, StandingWorld
 
 # A world that stands still: two poles of different distances, off all axes.
 POLES = np.array([[9.3, 4.1, 0.0], [-3.2, 7.4, 0.0]])
@@ -121,6 +121,56 @@ def test_a_rollout_longer_than_the_window_still_sees_the_world(token_frame):
         poles = se3.transform_points(newest_lidar_from_scene, POLES)
         for points in tokenizer.encoded[2:4]:
             assert np.linalg.norm(points[:, None] - poles, axis=-1).min(axis=1).max() < POLE_RADIUS_M + 2 * CELL_M
+
+
+def straight(*places_m, height_m=0.0):
+    return np.stack([se3.compose(WORLD, se3.from_yaw(0.0, (x, 0.0, height_m))) for x in places_m])
+
+
+def fast_drive(places_m, *, height_m=0.0, window=20, futures=1):
+    """Past at -1 and 0 m, then the given places; the tokenizer, which has seen what was tokenised, and the depths."""
+    tokenizer = PillarTokenizer()
+    turn = np.linspace(0, 2 * np.pi, 720, endpoint=False)
+    pattern = BeamPattern(np.stack([np.cos(turn), np.sin(turn), np.zeros_like(turn)], -1), 60.0)
+    world = StandingWorld("reference", frames=window)
+    past = [sweep_at(pose, t) for t, pose in enumerate(straight(-1.0, 0.0))]
+    future = straight(*places_m, height_m=height_m)
+    asked = [rays_at_poles(pose) for pose in future]
+    forecaster = ModelForecaster(tokenizer, world, pattern=pattern)
+    forecast = forecaster.forecast(past, future, [rays for rays, _ in asked], steps=1, futures=futures)
+    return tokenizer, forecast, [np.linalg.norm(poles, axis=1) - POLE_RADIUS_M for _, poles in asked]
+
+
+@pytest.mark.parametrize(
+    ("places_m", "references_m"),
+    [
+        ([6.0, 12.0, 18.0, HALF_M - 0.01], [0.0]),  # as long as the ego is in the region: one clip, one reference
+        ([6.0, 12.0, 18.0, HALF_M], [0.0, 18.0]),  # the region's upper edge is outside
+        ([6.0, 12.0, 18.0, 24.0, 37.9, 38.0], [0.0, 18.0, 37.9]),  # counted from the new reference
+        ([-HALF_M, -HALF_M - 0.5], [0.0, -HALF_M]),  # backwards; the lower edge is inside
+        ([HALF_M + 1.0], [0.0]),  # nothing newer to refer to than the past's last sweep
+        ([HALF_M + 1.0, HALF_M + 2.0], [0.0, HALF_M + 1.0]),
+    ],
+)
+def test_the_reference_moves_when_the_ego_leaves_the_region_and_not_before(places_m, references_m):
+    tokenizer, forecast, expected = fast_drive(places_m)
+    assert len(tokenizer.encoded) == 2 * len(references_m)
+    found_m = [se3.relative_motion(WORLD, newest.world_from_lidar)[0, 3] for newest in tokenizer.newest]
+    np.testing.assert_allclose(found_m, references_m, atol=1e-9)
+    for k in range(len(places_m) if references_m == [0.0] else 0):  # the nearer pole: it may hide the other
+        np.testing.assert_allclose(forecast.depths[k][0], expected[k][0], atol=1.6 * CELL_M)
+
+
+def test_an_ego_above_or_below_the_region_has_left_it_too():
+    assert len(fast_drive([1.0, 2.0], height_m=1.9)[0].encoded) == 2
+    assert len(fast_drive([1.0, 2.0], height_m=2.0)[0].encoded) == 4
+
+
+def test_after_the_reference_moved_each_future_still_sees_what_stands():
+    """A pole behind the ego, tokenised anew in the frame of the last place inside the first region."""
+    _, forecast, expected = fast_drive([8.0, 16.0, 23.0], futures=2)
+    for made in forecast.futures:
+        np.testing.assert_allclose(made.depths[2][0], expected[2][0], atol=3 * CELL_M)  # rounded twice
 
 
 def test_a_longer_past_counts_by_its_newest_sweeps_and_a_shorter_one_is_enough():

@@ -100,9 +100,14 @@ class ModelImagination:
     """Futures of one past, imagined frame by frame (see `copilot4d.imagination.Imagination`).
 
     Of the past, the newest sweeps that the world model was trained with are used. Random numbers depend on (seed,
-    future, frame, step) alone: a future is the same whether it is imagined alone or with others. When the window of
-    the world model is full, token frame "own" forgets its oldest frames; "reference" looks at the newest frames with
-    the sensor's beams, and tokenises what it saw in the frame of the newest, so that the ego stays in the region.
+    future, frame, step) alone: a future is the same whether it is imagined alone or with others.
+
+    When the window of the world model is full, token frame "own" forgets its oldest frames. With "reference" the
+    reference moves: the newest frames are looked at with the sensor's beams, and what they show is tokenised in the
+    frame of the newest. That also happens, before the window is full, when the ego's next place lies outside the
+    region (the tokenizer's grid around the reference): from there on, all that is ahead of the ego would be outside
+    too. It never happens sooner, for as long as the ego is in the region a forecast is what the model was trained on:
+    one clip with one reference, the same whether it is scored, shown or driven through.
     """
 
     def __init__(
@@ -129,10 +134,10 @@ class ModelImagination:
         pose = _checked_pose(world_from_lidar)
         if rays is not None and not (np.isfinite(rays.origins).all() and np.isfinite(rays.directions).all()):
             raise ForecastError("rays must have finite origins and directions; some here have NaN or infinity")
-        if self._stretches[0].rollout.tokens.shape[1] >= self._models.world_model.config.frames:
-            self._move_reference()
+        stretches = self._with_moved_reference() if self._must_move_reference(pose) else self._stretches
         timestamp_ns = future_timestamps(self._past, self._made + 1)[-1]
-        tokens = torch.cat([stretch.rollout.step(pose[None])[0] for stretch in self._stretches])  # (S, H, W)
+        tokens = torch.cat([stretch.rollout.step(pose[None])[0] for stretch in stretches])  # (S, H, W)
+        self._stretches = stretches  # only now: a step that failed was not taken
         self._made += 1
         asked = self.pattern.rays() if rays is None else rays
         frames = []
@@ -173,11 +178,21 @@ class ModelImagination:
         rollout.made = self._made
         return _Stretch(rollout, sweeps, poses[-1])
 
-    def _move_reference(self) -> None:
-        """Begin again from the newest frames, as seen by the sensor: each future has its own from now on."""
+    def _must_move_reference(self, world_from_lidar: FloatArray) -> bool:
+        """Whether the next frame, at this pose, needs another reference than the frames so far: see the class."""
         if self._models.in_own_frames:
-            return  # the rollout slides its window by itself
-        self._stretches = [
+            return False  # the rollout slides its window by itself
+        stretch = self._stretches[0]  # all have the ego's poses in common
+        known = stretch.rollout.tokens.shape[1]
+        if known == len(stretch.sweeps):
+            return False  # the reference is the newest frame already
+        place_m = se3.relative_motion(stretch.world_from_reference, world_from_lidar)[:3, 3]
+        is_outside = not self._models.tokenizer.config.grid.contains(place_m)
+        return is_outside or known >= self._models.world_model.config.frames
+
+    def _with_moved_reference(self) -> list[_Stretch]:
+        """Each future by itself, begun again from its newest frames as the sensor sees them."""
+        return [
             self._begin(self._newest_sweeps(stretch, row), [future])
             for stretch in self._stretches
             for row, future in enumerate(stretch.rollout.futures)

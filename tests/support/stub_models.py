@@ -27,6 +27,7 @@ class StubConfig:
     frames: int = 4
     past_frames: int = 2
     mode: str = "full"
+    grid: VoxelGrid = GRID
     diffusion: object = None
 
 
@@ -44,12 +45,14 @@ class PillarTokenizer:
     def __init__(self):
         self.config = StubConfig()
         self.encoded = []  # the points of every sweep that was encoded
+        self.newest = []  # the newest sweep of each call
 
     def eval(self):
         return self
 
     def encode(self, sweeps):
         tokens = torch.zeros(len(sweeps), CELLS, CELLS, dtype=torch.int64)
+        self.newest.append(sweeps[-1])
         for row, sweep in zip(tokens, sweeps, strict=True):
             self.encoded.append(sweep.points)
             cells = np.floor((sweep.points[:, :2] + HALF_M) / CELL_M).astype(int)
