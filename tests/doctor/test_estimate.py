@@ -8,7 +8,7 @@ import yaml
 
 from copilot4d.datasets import open_dataset, write_folder, write_kitti
 from copilot4d.datasets.point_files import write_points
-from copilot4d.datasets.pose_files import read_tum_poses
+from copilot4d.datasets.pose_files import read_tum_poses, write_kitti_poses
 from copilot4d.datasets.sweep_files import KITTI_EGO_BOX
 from copilot4d.doctor import estimate
 from copilot4d.doctor.estimate import write_estimated_poses
@@ -99,6 +99,48 @@ def test_own_data_with_poses_gets_others_that_mean_the_same(tmp_path, mounting):
     assert write_estimated_poses(out) == [out / "poses_estimated.txt"]
     (out / "copilot4d.yaml").write_text(yaml.safe_dump(keys | {"poses": "poses_estimated.txt"}))
     assert_near_truth(open_dataset(out)["town"].world_from_lidar)
+
+
+@pytest.mark.parametrize("pose_format", [None, "tum", "kitti"])
+@pytest.mark.parametrize("named", [None, "odometry/mine.txt"])
+def test_own_data_gets_the_file_and_the_format_that_its_description_names(tmp_path, named, pose_format, monkeypatch):
+    """A poses.txt that nothing would read helps nobody."""
+    monkeypatch.setattr(estimate, "estimate_poses", lambda drive, track: TRUE)
+    out = in_other_axes(tmp_path)
+    (out / "poses.txt").unlink()
+    keys = yaml.safe_load((out / "copilot4d.yaml").read_text())
+    keys |= {"timestamps": {"rate_hz": 10}}  # poses in KITTI's format carry no times
+    keys |= {key: value for key, value in (("poses", named), ("pose_format", pose_format)) if value}
+    (out / "copilot4d.yaml").write_text(yaml.safe_dump(keys))
+    before = set(out.rglob("*"))
+    target = out / (named or "poses.txt")
+    assert write_estimated_poses(out) == [target]
+    assert {path for path in out.rglob("*") if path.is_file()} - before == {target}
+    assert_near_truth(open_dataset(out)["town"].world_from_lidar)
+
+
+def test_estimated_poses_beside_others_have_their_format(tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "estimate_poses", lambda drive, track: TRUE)
+    out = in_other_axes(tmp_path)
+    keys = yaml.safe_load((out / "copilot4d.yaml").read_text()) | {"timestamps": {"rate_hz": 10}}
+    write_kitti_poses(out / "poses.txt", read_tum_poses(out / "poses.txt").poses)
+    (out / "copilot4d.yaml").write_text(yaml.safe_dump(keys | {"pose_format": "kitti"}))
+    write_estimated_poses(out)
+    keys |= {"pose_format": "kitti", "poses": "poses_estimated.txt"}
+    (out / "copilot4d.yaml").write_text(yaml.safe_dump(keys))
+    assert_near_truth(open_dataset(out)["town"].world_from_lidar)
+
+
+def test_a_named_file_that_has_no_place_is_told_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "estimate_poses", no_work)
+    out = write_folder(LOG, tmp_path / "log")
+    (out / "poses.txt").unlink()
+    (out / "afile").write_text("mine")
+    keys = yaml.safe_load((out / "copilot4d.yaml").read_text()) | {"poses": "afile/poses.txt"}
+    (out / "copilot4d.yaml").write_text(yaml.safe_dump(keys))
+    with pytest.raises(UsageError, match=r"afile/poses\.txt cannot be written"):
+        write_estimated_poses(out)
+    assert (out / "afile").read_text() == "mine"
 
 
 NAMES = ("2011_09_26_drive_0001_sync", "2011_09_26_drive_0002_sync")

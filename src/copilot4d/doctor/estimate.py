@@ -55,9 +55,10 @@ def write_estimated_poses(path: str | Path, *, names: tuple[str, ...] = (), out:
                           track: Track = silent) -> list[Path]:  # fmt: skip
     """Estimate and write the poses of a data set's drives; returns the files written.
 
-    Without names: of all drives that have no poses, or of all if every drive has some. Beside poses that exist, the new
-    ones are called poses_estimated.txt. `out` writes OUT/DRIVE.txt (TUM) instead. No file is replaced: if one is in the
-    way, or cannot be written, a UsageError says so before any work.
+    Without names: of all drives that have no poses, or of all if every drive has some. They go where the data set looks
+    for them: own data gets the file and the format that its description names. Beside poses that exist, the new ones
+    are called poses_estimated.txt. `out` writes OUT/DRIVE.txt (TUM) instead. No file is replaced: if one is in the way,
+    or cannot be written, a UsageError says so before any work.
     """
     _kiss_icp()  # before anything is read: without the extra there is nothing to do
     dataset = open_dataset(path, require_poses=False)
@@ -66,22 +67,26 @@ def write_estimated_poses(path: str | Path, *, names: tuple[str, ...] = (), out:
     dataset = dataset.select(names)
     targets = {}
     for name in names:
-        targets[name] = _target(dataset[name], dataset.has_poses(name)) if out is None else Path(out) / f"{name}.txt"
+        drive = dataset[name]
+        if out is None:
+            targets[name] = _target(drive, _description(dataset.root, drive), dataset.has_poses(name))
+        else:
+            targets[name] = Path(out) / f"{name}.txt"
         _check_free(targets[name])
     for name, target in targets.items():
         drive = dataset[name]
         poses = estimate_poses(drive, track)
+        target.parent.mkdir(parents=True, exist_ok=True)
         if out is None and drive.format == "kitti_odometry":
             _write_kitti(target, drive, poses)
+        elif out is None and drive.format == "folder":
+            _write_own(target, drive, _description(dataset.root, drive), poses)
         else:
-            if out is None and drive.format == "folder":
-                poses = _as_in_files(_description(dataset.root, Path(drive.source)), poses)
-            target.parent.mkdir(parents=True, exist_ok=True)
             write_tum_poses(target, drive.timestamps_ns, poses)
     return list(targets.values())
 
 
-def _target(drive: Drive, has_poses: bool) -> Path:
+def _target(drive: Drive, description: FolderConfig, has_poses: bool) -> Path:
     """Where the format looks for poses; UsageError where it has no place for estimated ones."""
     source = Path(drive.source)
     if drive.format not in ("kitti_odometry", "folder", "kitti_raw") or not source.is_dir():
@@ -90,7 +95,7 @@ def _target(drive: Drive, has_poses: bool) -> Path:
         )
     if drive.format == "kitti_odometry":
         read_calibration(source / "calib.txt")  # a DataError now, not after an hour of work
-    return source / (_ESTIMATED if has_poses else "poses.txt")
+    return source / (_ESTIMATED if has_poses else description.poses or "poses.txt")
 
 
 def _check_free(target: Path) -> None:
@@ -99,7 +104,8 @@ def _check_free(target: Path) -> None:
         raise UsageError(
             f"{target} exists and is not replaced: move it away, or give another folder with --poses-out DIR"
         )
-    if target.parent.is_dir() and not os.access(target.parent, os.W_OK | os.X_OK):
+    parent = next(folder for folder in target.parents if os.path.lexists(folder))
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise UsageError(f"{target} cannot be written: give a folder that you may write to with --poses-out DIR")
 
 
@@ -107,6 +113,15 @@ def _write_kitti(target: Path, drive: Drive, poses: FloatArray) -> None:
     camera_from_lidar = read_calibration(target.parent / "calib.txt")
     numbered = _one_per_number(drive, poses)
     write_kitti_poses(target, se3.compose(camera_from_lidar, numbered, se3.invert(camera_from_lidar)))
+
+
+def _write_own(target: Path, drive: Drive, description: FolderConfig, world_from_lidar: FloatArray) -> None:
+    """In the format that own data is described to have; TUM where it is not: the file itself tells."""
+    poses = _as_in_files(description, world_from_lidar)
+    if description.pose_format == "kitti":
+        write_kitti_poses(target, poses)
+    else:
+        write_tum_poses(target, drive.timestamps_ns, poses)
 
 
 def _as_in_files(config: FolderConfig, world_from_lidar: FloatArray) -> FloatArray:
@@ -117,11 +132,13 @@ def _as_in_files(config: FolderConfig, world_from_lidar: FloatArray) -> FloatArr
     return poses if config.ego_from_lidar is None else se3.compose(poses, se3.invert(config.ego_from_lidar))
 
 
-def _description(root: Path, folder: Path) -> FolderConfig:
-    """What holds for a drive's folder in own data opened at a root: the root's description, and its own on top."""
-    above = [] if (root / FILE_NAME).is_file() else [root.parent]  # a drive that is opened by itself
+def _description(root: Path, drive: Drive) -> FolderConfig:
+    """What holds for a drive of own data opened at a root: the root's description, and its own on top."""
     config, keys = FolderConfig(), dict[str, Any]()
-    for path in dict.fromkeys([*above, root, folder]):
+    if drive.format != "folder":
+        return config
+    above = [] if (root / FILE_NAME).is_file() else [root.parent]  # a drive that is opened by itself
+    for path in dict.fromkeys([*above, root, Path(drive.source)]):
         if (path / FILE_NAME).is_file():
             config, keys = load_config(path / FILE_NAME, keys)
     return config
