@@ -7,7 +7,11 @@ import faulthandler
 import json
 import os
 import signal
-import socket
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from torch.distributed import TCPStore
+
+HANG_S = 500  # below pytest's own limit; a machine that is busy may be twenty times slower than one that is not
 
 
 @contextlib.contextmanager
@@ -20,7 +24,7 @@ def child(work):
         try:
             os.setsid()
             with os.fdopen(writing, "w", closefd=False) as out:
-                faulthandler.dump_traceback_later(120, exit=True, file=out)  # a hang tells where it hangs
+                faulthandler.dump_traceback_later(HANG_S, exit=True, file=out)  # a hang tells where it hangs
                 code = work(lambda text: (out.write(text + "\n"), out.flush()))
         except BaseException as error:
             os.write(writing, f"{type(error).__name__}: {error}\n".encode())
@@ -42,22 +46,32 @@ def exit_code(pid: int) -> int:
 
 def run_ranks(size: int, work) -> list:
     """What `work(rank)` returns (as JSON) in each of `size` processes that see each other as torchrun's would."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    # As torchrun does, the parent keeps the store that ranks meet at: a port that was free a moment ago may be another
+    # process's by now, and ranks that meet at a stranger's store wait for each other until they time out.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
     def ranked(rank: int):
         def run(tell) -> int:
             os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size),
-                           "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}  # fmt: skip
+                           "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port),
+                           "TORCHELASTIC_USE_AGENT_STORE": "True"}  # fmt: skip
             tell(json.dumps(work(rank)))
             return 0
 
         return run
 
+    def finish(pid: int, lines) -> tuple[str, int]:
+        return lines.read(), exit_code(pid)
+
     with contextlib.ExitStack() as stack:
         children = [stack.enter_context(child(ranked(rank))) for rank in range(size)]
-        said = [lines.read() for _, lines in children]
-        codes = [exit_code(pid) for pid, _ in children]
-    assert codes == [0] * size, (codes, said)
+        with ThreadPoolExecutor(size) as pool:  # only now: a fork leaves threads behind
+            ends = [pool.submit(finish, *each) for each in children]
+            for end in as_completed(ends):
+                if end.result()[1] != 0:  # the others would wait for it
+                    for (pid, _), other in zip(children, ends, strict=True):
+                        if not other.done():
+                            os.kill(pid, signal.SIGKILL)
+        said, codes = zip(*(end.result() for end in ends), strict=True)
+    assert codes == (0,) * size, (codes, said)
     return [json.loads(text) for text in said]

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from copilot4d.config import differences, to_mapping
 from copilot4d.errors import DataError, TrainingError, UsageError
@@ -30,6 +29,7 @@ from copilot4d.training.token_cache import (
     TokenCacheConfig,
     drive_fingerprint,
 )
+from copilot4d.training.variant_file import VariantFile
 
 DRIVE_FILE = re.compile(r"drive_[0-9a-f]{16}\.safetensors")
 UNFINISHED_FILE = re.compile(r"writing_drive_[0-9a-f]{16}\.tmp|manifest\.json\.tmp")
@@ -164,24 +164,25 @@ def _shown(stated: Mapping[str, Any], keys: Sequence[str]) -> str:
 def _write_drive(
     path: Path, drive: Drive, encoder: DriveEncoder, config: TokenCacheConfig, identity: str
 ) -> Iterator[None]:
-    tensors: dict[str, torch.Tensor] = {}
-    for variant in range(config.variants):
-        augmented = config.variant(drive.name, variant).drive(drive)
-        encoded = dict((yield from encoder.encode(augmented)))
-        encoded["world_from_lidar"] = torch.from_numpy(np.ascontiguousarray(augmented.world_from_lidar, np.float64))
-        encoded["timestamps_ns"] = torch.from_numpy(np.ascontiguousarray(augmented.timestamps_ns, np.int64))
-        for name, tensor in encoded.items():  # copies: variants may share memory, which safetensors refuses
-            tensors[f"{variant}/{name}"] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
     temporary = path.with_name(f"writing_{path.stem}.tmp")
     try:
-        save_file(tensors, temporary, metadata={"identity": identity})
+        with VariantFile(temporary, config.variants, metadata={"identity": identity}) as file:
+            for variant in range(config.variants):
+                augmented = config.variant(drive.name, variant).drive(drive)
+                encoded = dict((yield from encoder.encode(augmented)))
+                poses, times = augmented.world_from_lidar, augmented.timestamps_ns
+                encoded["world_from_lidar"] = torch.from_numpy(np.ascontiguousarray(poses, np.float64))
+                encoded["timestamps_ns"] = torch.from_numpy(np.ascontiguousarray(times, np.int64))
+                file.add(encoded)
+                del encoded  # before the next variant is made
         fsync(temporary)
         temporary.replace(path)
-    except (OSError, SafetensorError) as error:
-        temporary.unlink(missing_ok=True)
+    except OSError as error:
         if no_space_left(error):
             raise TrainingError(f"{path}: the disk is full; make room and start the same command again") from error
         raise
+    finally:
+        temporary.unlink(missing_ok=True)  # what was not finished; a finished file has its own name by now
 
 
 def _entry(folder: Path, drive: Drive, encoder: DriveEncoder, held_out: bool) -> CachedDrive:
