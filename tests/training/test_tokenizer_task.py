@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 
-import numpy as np
 import pytest
 import torch
 
@@ -13,14 +12,12 @@ from copilot4d.cli.main import main
 from copilot4d.datasets import write_folder
 from copilot4d.errors import UsageError
 from copilot4d.presets import tiny
-from copilot4d.tokenizer.reconstruction import reconstruct
 from copilot4d.training import CheckpointStore, Recipe, SampleKey, StepCounter, TrainingConfig, open_checkpoint, train
 from copilot4d.training.load_tokenizer import load_tokenizer
 from copilot4d.training.optimizer import undecayed_names
-from copilot4d.training.tokenizer_scores import ReconstructionTally, score_reconstructions
 from copilot4d.training.tokenizer_task import TokenizerTask, TokenizerTraining
 from tests.support.scenes import make_drive
-from tests.tokenizer.clouds import sweep_of, tiny_tokenizer
+from tests.tokenizer.clouds import sweep_of
 from tests.training.processes import run_ranks
 from tests.training.toy import Heard, ToyTask, toy_config
 
@@ -107,30 +104,6 @@ def test_embeddings_biases_norms_and_codebook_are_not_decayed():
     spared = undecayed_names(small_task().build_model())
     assert {"codebook.weight", "encoder.pillars.height_embedding", "coarse_branch.linear.bias"} <= spared
     assert "encoder.patches.linear.weight" not in spared
-
-
-def test_a_perfect_reconstruction_scores_zero_and_a_shifted_one_its_shift():
-    tokenizer = tiny_tokenizer()
-    sweep = make_drive(1, rings=12, azimuths=90)[0]
-    made = reconstruct(tokenizer, sweep)
-    tally = ReconstructionTally(codes=32)
-    assert tally.add(tokenizer, dataclasses.replace(made, points=sweep.points)).chamfer_roi == pytest.approx(
-        0, abs=1e-9
-    )
-    longer = sweep.points * (1 + 0.1 / np.linalg.norm(sweep.points, axis=-1, keepdims=True))
-    assert tally.add(tokenizer, dataclasses.replace(made, points=longer)).roi_l1_median == pytest.approx(0.1, abs=1e-4)
-    assert tally.summary()["codebook_used"] == len(np.unique(made.tokens)) / 32
-
-
-@pytest.mark.parametrize("mode", ["full", "no_skipping", "voxel_centres"])
-def test_every_mode_is_scored(mode):
-    tokenizer = tiny_tokenizer(dataclasses.replace(TINY, mode=mode))
-    if tokenizer.coarse_branch is not None:
-        torch.nn.init.constant_(tokenizer.coarse_branch.linear.bias, 0.0)  # some voxels are predicted
-    scores = score_reconstructions(tokenizer, [make_drive(1, rings=12, azimuths=60)[0], sweep_of([])])
-    assert np.isfinite(list(scores.values())).all()
-    assert ("mask_recall" in scores) == (mode != "no_skipping")
-    assert ("samples_per_ray" in scores) == (mode != "voxel_centres")
 
 
 def test_no_sweeps_are_refused():

@@ -15,7 +15,7 @@ from copilot4d.config import to_mapping
 from copilot4d.datasets import open_dataset
 from copilot4d.errors import UsageError
 from copilot4d.pictures import write_png
-from copilot4d.tokenizer.reconstruction import reconstruct
+from copilot4d.tokenizer.reconstruction import clean_sweep, reconstruct
 from copilot4d.training.distributed import choose_device
 from copilot4d.training.load_tokenizer import load_tokenizer
 from copilot4d.training.malloc import keep_freed_memory
@@ -59,6 +59,8 @@ class Options:
     """Only each n-th sweep of a drive."""
     limit: int | None = None
     """At most so many sweeps."""
+    count_all_codes: bool = False
+    """Count the codes of every sweep, also of those that --every and --limit leave out: encoding is cheap."""
     pictures: int = 4
     """How many sweeps to draw."""
     seed: int = 0
@@ -89,15 +91,22 @@ def run(options: Options) -> int:
         raise UsageError(f"{options.data} has no sweep among those that were asked for")
     options.out.mkdir(parents=True, exist_ok=True)
     wanted = min(options.pictures, len(frames))
-    drawn = {len(frames) * k // wanted for k in range(wanted)}
+    drawn = {frames[len(frames) * k // wanted] for k in range(wanted)}
     tally, sweeps = ReconstructionTally(codes=tokenizer.config.vocabulary), []
+    scored = set(frames)
+    if options.count_all_codes:
+        frames = [(name, i) for name in dataset.names for i in range(len(dataset[name]))]
     with torch.inference_mode():
-        for n, (name, frame) in enumerate(track(frames, "reconstructing sweeps")):
+        for name, frame in track(frames, "reconstructing sweeps"):
             drive = dataset[name]
-            made = reconstruct(tokenizer, drive[frame].without_box(drive.ego_box), seed=options.seed)
+            sweep = drive[frame].without_box(drive.ego_box)
+            if (name, frame) not in scored:
+                tally.count(tokenizer.encode([clean_sweep(sweep)])[0].cpu().numpy())
+                continue
+            made = reconstruct(tokenizer, sweep, seed=options.seed)
             score = tally.add(tokenizer, made)
             sweeps.append({"drive": name, "frame": frame, "score": None if score is None else asdict(score)})
-            if n in drawn:
+            if (name, frame) in drawn:
                 title = f"{name}, sweep {frame}"
                 if score is not None:
                     title += f": Chamfer {score.chamfer_roi:.3f} m², L1 median {score.roi_l1_median:.3f} m"
@@ -116,26 +125,29 @@ def run(options: Options) -> int:
         "mode": tokenizer.config.mode,
         "sweeps_scored": len(tally.scores),
         "sweeps_not_scored": tally.not_scored,
+        "sweeps_counted": tally.counted,
         "scores": {name: value if value == value else None for name, value in summary.items()},
         "sweeps": sweeps,
     }
     path = options.out / "scores.json"
     path.write_text(json.dumps(report, indent=1), encoding="utf-8")
-    show(summary, len(tally.scores), tally.not_scored)
+    show(summary, tally)
     console.print(f"\nWrote {path} and {len(drawn)} pictures beside it", markup=False, highlight=False)
     data = shlex.quote(str(options.data))
     next_step(f"copilot4d evaluate --model ray_tracing --data {data} --setting 1s --out ray_tracing.json")
     return 0
 
 
-def show(summary: dict[str, float], scored: int, not_scored: int) -> None:
+def show(summary: dict[str, float], tally: ReconstructionTally) -> None:
     """Print the scores."""
-    table = Table(title=f"{scored} sweeps, each against its reconstruction", title_justify="left")
+    table = Table(title=f"{len(tally.scores)} sweeps, each against its reconstruction", title_justify="left")
     table.add_column("score")
     table.add_column("value", justify="right")
     for name, (words, scale) in ROWS.items():
         if name in summary:
             table.add_row(words, f"{summary[name] * scale:.3f}")
     console.print(table)
-    if not_scored:
-        console.print(f"not scored: {not_scored} sweeps without points in the region", highlight=False)
+    if tally.counted != len(tally.scores):
+        console.print(f"codes and their perplexity: over {tally.counted} sweeps", highlight=False)
+    if tally.not_scored:
+        console.print(f"not scored: {tally.not_scored} sweeps without points in the region", highlight=False)

@@ -26,7 +26,8 @@ class ReconstructionTally:
     mask_recall: list[float] = field(default_factory=list)
     mask_precision: list[float] = field(default_factory=list)
     samples_per_ray: list[float] = field(default_factory=list)
-    counts: NDArray[np.int64] = field(init=False)
+    counts: NDArray[np.int64] = field(init=False)  # how often each code is a token, over all sweeps
+    counted: int = 0  # sweeps whose tokens are in the counts
     not_scored: int = 0  # sweeps with nothing inside the region, in truth or in the reconstruction
 
     def __post_init__(self) -> None:
@@ -34,7 +35,7 @@ class ReconstructionTally:
 
     def add(self, tokenizer: Tokenizer, made: Reconstruction) -> FrameScore | None:
         """Score one sweep against itself inside the tokenizer's region."""
-        self.counts += np.bincount(made.tokens.flatten(), minlength=self.codes)
+        self.count(made.tokens)
         self.mask_recall.append(made.mask_recall)
         self.mask_precision.append(made.mask_precision)
         self.samples_per_ray.append(made.samples_per_ray)
@@ -54,8 +55,13 @@ class ReconstructionTally:
         self.scores.append(score)
         return score
 
+    def count(self, tokens: NDArray[np.int64]) -> None:
+        """Count the codes of one more sweep, (H, W) tokens, scored or not."""
+        self.counts += np.bincount(tokens.flatten(), minlength=self.codes)
+        self.counted += 1
+
     def summary(self) -> dict[str, float]:
-        """Means by name. `codebook_used` and `perplexity` are over the tokens of all sweeps together."""
+        """Means by name. `codebook_used` and `perplexity` are over the tokens of all counted sweeps together."""
         nothing = float("nan")
         means = {n: float(np.mean([getattr(s, n) for s in self.scores])) if self.scores else nothing for n in SHOWN}
         share = self.counts / max(1, self.counts.sum())
