@@ -17,7 +17,7 @@ IDENTITY = {"identity": '{"drive": "dr\u00fcben \\"1\\"", "path": "a\\\\b"}'}
 
 
 def variant(number: int) -> dict[str, torch.Tensor]:
-    """Types of four sizes, an empty tensor, one without axes, one that is no block of memory."""
+    """Types of four sizes, two empty tensors, one without axes, one that is no block of memory."""
     draws = torch.Generator().manual_seed(number)
     return {
         "tokens": torch.randint(0, 1000, (3, 5, 2), generator=draws, dtype=torch.int16),
@@ -26,6 +26,7 @@ def variant(number: int) -> dict[str, torch.Tensor]:
         "times": torch.randint(0, 1000, (3,), generator=draws),
         "flags": torch.rand(5, generator=draws) > 0.5,
         "none": torch.empty(0, 10, dtype=torch.int64),
+        "nothing chosen": torch.zeros(4, 2, dtype=torch.int64)[torch.zeros(0, 3, dtype=torch.int64)],
         "number": torch.tensor(number),
         "turned": torch.rand(4, 3, generator=draws).T,
     }

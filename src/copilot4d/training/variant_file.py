@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
+import numpy as np
 import torch
 from safetensors.torch import save
 from torch import Tensor
@@ -49,7 +50,7 @@ class VariantFile:
         assert shapes == self._shapes, f"variant {self._next} of {self._path} has other shapes than the first"
         for name, tensor in tensors.items():
             self._file.seek(self._start[f"{self._next}/{name}"])
-            self._file.write(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            self._file.write(np.ascontiguousarray(tensor.detach().cpu().numpy()).reshape(-1).view(np.uint8).data)
         self._next += 1
 
     def _write_header(self) -> None:
