@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
 
 from copilot4d import open_dataset
@@ -50,13 +51,11 @@ class TokenizerFloor:
         self.fingerprint = f"{loaded.sha256} {token_frame}"
         self.settings = {"token_frame": token_frame, "tokenizer_sha256": loaded.sha256}
         self._drives = drives
-        self._references: dict[tuple[int, bytes], tuple[str, int]] = {}
+        self._references: dict[tuple[int, bytes], list[tuple[str, int]]] = {}  # drives may start alike
         for name, drive in drives.items():
             for frame, time_ns in enumerate(drive.timestamps_ns):
                 key = _moment(int(time_ns), drive.world_from_lidar[frame])
-                if key in self._references:
-                    raise UsageError(f"drives {name} and {self._references[key][0]} share a time and a pose")
-                self._references[key] = (name, frame)
+                self._references.setdefault(key, []).append((name, frame))
 
     @torch.no_grad()
     def forecast(
@@ -69,21 +68,25 @@ class TokenizerFloor:
             raise ForecastError("the floor answers given rays only")
         reference = past[-1].world_from_lidar
         sweeps, depths = [], []
-        for sweep, its_rays in zip(self._future(past[-1], len(future_poses)), rays, strict=True):
+        for sweep, its_rays in zip(self._future(past[-1], future_poses), rays, strict=True):
             depths.append(self._seen(sweep, reference, its_rays, seed))
             sweeps.append(sweep_on(its_rays, depths[-1], sweep.world_from_lidar, sweep.timestamp_ns))
         return Forecast(sweeps=tuple(sweeps), depths=tuple(depths))
 
-    def _future(self, newest: Sweep, frames: int) -> tuple[Sweep, ...]:
-        """The true sweeps after this one."""
-        found = self._references.get(_moment(newest.timestamp_ns, newest.world_from_lidar))
-        if found is None:
-            raise ForecastError("this moment is not of the drives whose floor is measured")
-        drive = self._drives[found[0]]
-        future = read_clip(drive, window_at(drive, found[1], self.setting)).future
-        if len(future) != frames:
-            raise ForecastError(f"{frames} future frames were asked for, the drive has {len(future)} there")
-        return future
+    def _future(self, newest: Sweep, future_poses: FloatArray) -> tuple[Sweep, ...]:
+        """The true sweeps after this one: those of the drive that has this moment and these poses after it."""
+        found = []
+        for name, frame in self._references.get(_moment(newest.timestamp_ns, newest.world_from_lidar), []):
+            window = window_at(self._drives[name], frame, self.setting)
+            if np.array_equal(self._drives[name].world_from_lidar[list(window.future)], future_poses):
+                found.append((name, window))
+        if len(found) != 1:
+            raise ForecastError(
+                f"{len(found)} drives have this moment with these future poses, where one is needed: the floor can be "
+                "measured only on the drives and in the setting that it was made for"
+            )
+        name, window = found[0]
+        return read_clip(self._drives[name], window).future
 
     def _seen(self, sweep: Sweep, world_from_reference: FloatArray, rays: Rays, seed: int) -> FloatArray:
         """(R,) depths along a sweep's rays in the scene that its own tokens decode to."""

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from plan import results_plan
@@ -34,12 +34,29 @@ AGAIN = (
 )
 
 
-def main(arguments: Sequence[str] | None = None, *, plan: Plan | None = None) -> int:
+def wait_for(command: Sequence[str]) -> int:
+    """The exit code of a command. A stop reaches it too, and it is waited for: it saves what it has."""
+    process = subprocess.Popen(command)
+    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def main(
+    arguments: Sequence[str] | None = None, *, plan: Plan | None = None,
+    execute: Callable[[Sequence[str]], int] = wait_for,
+) -> int:  # fmt: skip
     options = parse(arguments)
     try:
         plan = plan or results_plan()
         places = Places(work=options.work, kitti=options.kitti)
-        return run(plan, Book(plan, places), options)
+        return run(plan, Book(plan, places), options, execute)
     except Copilot4dError as error:
         print(f"make.py: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
@@ -48,7 +65,7 @@ def main(arguments: Sequence[str] | None = None, *, plan: Plan | None = None) ->
         return 130
 
 
-def run(plan: Plan, book: Book, options: argparse.Namespace) -> int:
+def run(plan: Plan, book: Book, options: argparse.Namespace, execute: Callable[[Sequence[str]], int]) -> int:
     for name, place in (given.split("=", 1) for given in options.use):
         if name not in plan.steps:
             raise UsageError(f"--use {name}: no such step; --list shows them")
@@ -69,7 +86,7 @@ def run(plan: Plan, book: Book, options: argparse.Namespace) -> int:
             failed[step.name] = f"needs {missing[0]}"
         elif why := refusal(step, book, options):
             refused[step.name] = why
-        elif not carry_out(step, book):
+        elif not carry_out(step, book, execute):
             failed[step.name] = "its command failed; the same command goes on"
             if not options.keep_going:
                 break
@@ -94,7 +111,7 @@ def refusal(step: Step, book: Book, options: argparse.Namespace) -> str:
     return ""
 
 
-def carry_out(step: Step, book: Book) -> bool:
+def carry_out(step: Step, book: Book, execute: Callable[[Sequence[str]], int]) -> bool:
     """Run a step's command; whether it is done."""
     with book.held(step) as free:
         if not free and book.state(step) in THERE:
@@ -103,7 +120,7 @@ def carry_out(step: Step, book: Book) -> bool:
         print(f"\n== {step.name} (about {duration(60 * step.core_minutes)})\n{book.places.shown(step)}", flush=True)
         book.begin(step)
         before = time.monotonic()
-        code = wait_for(command)
+        code = execute(command)
         spent = time.monotonic() - before
         book.finish(step, spent, success=code == 0)
         if code in STOPPED:
@@ -112,20 +129,6 @@ def carry_out(step: Step, book: Book) -> bool:
             return False
         print(f"== {step.name}: {'done' if code == 0 else f'exit code {code}'} after {duration(spent)}", flush=True)
         return code == 0
-
-
-def wait_for(command: Sequence[str]) -> int:
-    """The exit code of a command. A stop reaches it too, and it is waited for: it saves what it has."""
-    process = subprocess.Popen(command)
-    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    try:
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:
-                continue
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def show(steps: Sequence[Step], book: Book, *, commands: bool) -> None:

@@ -5,26 +5,21 @@ from __future__ import annotations
 from budgets import Budget, Training
 from steps import Step
 
-SUM = "settings/sum.yaml"
-SUM_TEXT = "rendering: {depth: sum}\n"  # the long run was started before the preset's depth became the median
-VOXEL_CENTRES = "settings/voxel_centres.yaml"
-VOXEL_CENTRES_TEXT = "skipping: {resolution: voxel}\nlosses: {occupied_weight: 20.0}\n"
-
 
 def training_steps(budget: Budget) -> list[Step]:
     """All of them, those that others need first."""
     return [*_tokenizers(budget), *_tokenizer_modes(budget), *_world_models(budget), *_occupancy(budget)]
 
 
-def _run(
-    name: str, verb: str, training: Training, *words: str, needs: tuple[str, ...] = (),
-    files: dict[str, str] | None = None,
-) -> Step:  # fmt: skip
+def _run(name: str, verb: str, training: Training, *words: str, needs: tuple[str, ...] = ()) -> Step:
     stop = () if training.max_steps is None else ("--max-steps", str(training.max_steps))
-    schedule = ("--steps", str(training.steps), *stop, *training.options)
+    file = f"settings/{name}.yaml"
+    changes = ("--config", f"WORK/{file}") if training.changes else ()
+    schedule = (*changes, "--steps", str(training.steps), *stop, *training.options)
     return Step(
         name=f"runs/{name}", words=("copilot4d", "train", verb, *words, *schedule, "--run", f"WORK/runs/{name}"),
-        kind="run", makes=f"runs/{name}", core_minutes=training.core_minutes, needs=needs, files=files or {},
+        kind="run", makes=f"runs/{name}", core_minutes=training.core_minutes, needs=needs,
+        files={file: training.changes} if training.changes else {},
     )  # fmt: skip
 
 
@@ -45,8 +40,7 @@ def _tokenizers(budget: Budget) -> list[Step]:
     kitti = (*_kitti(budget), *options, "--rays-per-sweep", str(budget.kitti_rays))
     return [
         _run(
-            "streets_1", "tokenizer", budget.streets_1, *streets, "--config", f"WORK/{SUM}",
-            "--evaluate-every", "500", files={SUM: SUM_TEXT},
+            "streets_1", "tokenizer", budget.streets_1, *streets, "--evaluate-every", "500",
         ),
         _run(
             "streets", "tokenizer", budget.streets, *streets, "--init-from", "WORK/runs/streets_1",
@@ -64,15 +58,12 @@ def _tokenizers(budget: Budget) -> list[Step]:
 
 
 def _tokenizer_modes(budget: Budget) -> list[Step]:
-    steps = []
-    for mode, training in budget.tokenizer_modes.items():
-        words = (*_streets(budget), *budget.tokenizer_options, "--rays-per-sweep", str(budget.street_rays))
-        words = (*words, "--mode", mode, "--evaluate-every", "500")
-        files = {}
-        if mode == "voxel_centres":  # its points are the voxels themselves, which the preset's coarse branch has not
-            words, files = (*words, "--config", f"WORK/{VOXEL_CENTRES}"), {VOXEL_CENTRES: VOXEL_CENTRES_TEXT}
-        steps.append(_run(f"tokenizer_{mode}", "tokenizer", training, *words, files=files))
-    return steps
+    """Never scored while they train: time is what they have in common. The last weights are used."""
+    words = (*_streets(budget), *budget.tokenizer_options, "--rays-per-sweep", str(budget.street_rays))
+    return [
+        _run(f"tokenizer_{mode}", "tokenizer", training, *words, "--mode", mode, "--evaluate-every", "10000")
+        for mode, training in budget.tokenizer_modes.items()
+    ]
 
 
 def _tokens(name: str, tokenizer: str, *words: str, minutes: float) -> Step:
@@ -96,7 +87,7 @@ def _world_models(budget: Budget) -> list[Step]:
     steps = [
         _tokens("train", "streets", *train, *reference, minutes=minutes),
         _tokens("val", "streets", *val, *reference, minutes=minutes / 30),
-        _tokens("own_train", "streets", *train, *own, minutes=minutes),
+        _tokens("own_train", "streets", "--data", budget.own_train, *own, minutes=minutes),
         _tokens("own_val", "streets", *val, *own, minutes=minutes / 30),
         _tokens("kitti", "kitti", *kitti, minutes=minutes),
     ]
@@ -117,12 +108,13 @@ def _world_models(budget: Budget) -> list[Step]:
         return _run(name, "world-model", budget.kitti_world_model, *options, *start_from, needs=needs)
 
     maskgit = ("--process", "maskgit")
+    own_intervals = ("--intervals", *map(str, budget.own_intervals))
     return [
         *steps,
         world("world_model", budget.world_model, "train"),
         world("maskgit", budget.maskgit, "train", *maskgit),
         world("frame_reference", budget.token_frames, "train"),
-        world("frame_own", budget.token_frames, "own_train"),
+        world("frame_own", budget.token_frames, "own_train", *own_intervals),
         fine_tuned("kitti_world_model", "world_model"),
         fine_tuned("kitti_maskgit", "maskgit", *maskgit),
     ]

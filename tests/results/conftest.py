@@ -1,0 +1,10 @@
+"""benchmarks/results is a folder of scripts, not an installed package: its modules are imported by their bare names."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.support.real_data import REPOSITORY
+
+sys.path.insert(0, str(REPOSITORY / "benchmarks" / "results"))
+sys.path.insert(1, str(REPOSITORY / "benchmarks"))
