@@ -1,9 +1,9 @@
 """Three plans, imagined before one is driven. A notebook as a script: `# %%` begins a cell.
 
-    python examples/what_if_planner.py what_if_planner.png
+    python examples/what_if_planner.py what_if_planner.png              # imagined by the shipped model
+    python examples/what_if_planner.py what_if_planner.png copy_last    # by another: a baseline, a model's folder
 
-It needs no data and no weights: the street is simulated, and the model is a baseline. Any other model takes its place
-by its name.
+It needs no data: the street is simulated.
 """
 
 # %% A moment on a simulated street: the ego drives at 7 m/s, and the car ahead is stopping
@@ -18,7 +18,7 @@ from copilot4d.environment import Branch, Transition, WorldModelEnv
 from copilot4d.pictures import Cell, Legend, bev_image, panel, write_png
 from copilot4d.simulator import simulate_drive
 
-MODEL = "copy_last"
+MODEL = sys.argv[2] if len(sys.argv) > 2 else "mini"
 STEPS = 10  # of 0.2 s
 drive = simulate_drive(seed=2_000_000_000_012, seconds=5.0)  # the street of val_012 in street-v1
 
@@ -99,5 +99,5 @@ for name, branch in branches.items():
     picture = bev_image(branch.env.sweep.points, path=way(end["world_from_lidar"], branch), **view)
     cells.append(Cell(picture, f"{name}, {end['time_s']:.0f} s on", f"reward {branch.total_reward:.1f}"))
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "what_if_planner.png")
-write_png(out, panel([cells], heading="What if?", legend=Legend.of_height(view["z_range"])))
+write_png(out, panel([cells], heading=f"What if? Imagined by {MODEL}", legend=Legend.of_height(view["z_range"])))
 print(f"wrote {out}")

@@ -15,7 +15,7 @@ from copilot4d import load_forecaster, presets
 from copilot4d.config import to_mapping
 from copilot4d.errors import DataError, UsageError
 from copilot4d.geometry import Rays, Sweep, se3
-from copilot4d.model_folder import DESCRIPTION, ModelCards, note_tokenizer, save_model, shipped_model
+from copilot4d.model_folder import DESCRIPTION, ModelCards, note_tokenizer, save_model
 from copilot4d.model_forecaster import ModelForecaster
 from copilot4d.tokenizer import Tokenizer
 from copilot4d.training.checkpoint import CheckpointStore, RunIdentity
@@ -23,6 +23,7 @@ from copilot4d.training.load_tokenizer import tokenizer_sha256
 from copilot4d.training.pretrained import ModelCard
 from copilot4d.training.sealed_folder import DamagedError
 from copilot4d.world_model import WorldModel
+from tests.support.shipped import shipped_mini
 
 
 def card(title):
@@ -157,17 +158,33 @@ def test_names_come_before_folders_and_unknown_ones_are_told(tmp_path, monkeypat
     assert load_forecaster("copy_last").name == "copy_last"
 
 
-def test_shipped_weights_load_or_their_absence_is_told():
-    try:
-        found = shipped_model("mini")
-    except UsageError as error:
-        assert "brings no weights" in str(error)  # noqa: PT017
-        with pytest.raises(UsageError, match="brings no weights"):
-            load_forecaster("mini")
-        return
+def test_what_it_was_trained_on_travels_with_the_model(models, folder):
+    assert load_forecaster(folder).trained_on == ("nothing",)
+    assert load_forecaster(folder).with_sampler(top_k=3).limits.endswith("Trained on: nothing.")
+    assert ModelForecaster(*models).trained_on == ()
+    path = folder / "copilot4d.json"
+    description = json.loads(path.read_text())
+    del description["trained_on"]  # as older folders are
+    path.write_text(json.dumps(description))
+    assert "rained on" not in load_forecaster(folder).limits
+    path.write_text(json.dumps({**description, "trained_on": "nothing"}))
+    with pytest.raises(DataError, match="trained_on"):
+        load_forecaster(folder)
+
+
+def test_the_shipped_model_loads_and_says_what_it_knows():
+    folder = shipped_mini()
     forecaster = load_forecaster("mini")
     assert forecaster.name == "mini"
-    assert sum(path.stat().st_size for path in found.rglob("*")) < 30e6
+    assert forecaster.region_half_m == 32.0
+    assert "64 m x 64 m" in forecaster.limits
+    assert sum(path.stat().st_size for path in folder.rglob("*")) < 30e6
+
+
+def test_an_installation_without_weights_says_so_and_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.resources, "files", lambda package: tmp_path)
+    with pytest.raises(UsageError, match=r"brings no weights 'mini'.*copy_last"):
+        load_forecaster("mini")
 
 
 def test_a_shipped_model_is_found_in_the_package(models, tmp_path, monkeypatch):

@@ -210,6 +210,15 @@ def test_what_cannot_be_forecast_is_said():
     assert frame.sweep.timestamp_ns == 2 * SECOND // 5
 
 
+@pytest.mark.parametrize(
+    ("token_frame", "where"), [("own", "wherever it goes"), ("reference", "as it stands at the moment")]
+)
+def test_it_says_how_far_it_sees(token_frame, where):
+    forecaster = ModelForecaster(PillarTokenizer(), StandingWorld(token_frame), name="toy")
+    assert forecaster.region_half_m == HALF_M
+    assert forecaster.limits == f"toy knows 40 m x 40 m around the ego, {where}, and predicts no points beyond."
+
+
 def test_models_that_do_not_fit_are_refused():
     small = presets.tiny()
     world = WorldModel(small.world_model)

@@ -9,6 +9,7 @@ import copy
 import importlib.resources
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -59,7 +60,8 @@ def save_model(
     sha256 = tokenizer_sha256(tokenizer)
     description = {
         "format": FORMAT, "format_version": FORMAT_VERSION, "name": name or folder.name, "tokenizer_sha256": sha256,
-        "token_frame": world_model.config.token_frame, "written_by": f"copilot4d {__version__}",
+        "token_frame": world_model.config.token_frame, "trained_on": list(cards.world_model.trained_on),
+        "written_by": f"copilot4d {__version__}",
     }  # fmt: skip
     with new_folder(folder) as writing:
         save_pretrained(
@@ -80,7 +82,14 @@ def load_model_folder(folder: str | Path) -> ModelForecaster:
     folder = Path(folder)
     description = _description(folder / DESCRIPTION)
     name = str(description.get("name", folder.name))
-    return join(load_tokenizer(folder / "tokenizer"), load_world_model(folder / "world_model"), name=name)
+    trained_on = description.get("trained_on", [])
+    if not isinstance(trained_on, list) or not all(isinstance(data, str) for data in trained_on):
+        raise DataError(
+            folder / DESCRIPTION, "trained_on", expected="a list of words", found=repr(trained_on)[:60],
+            remedy="pass a folder that `copilot4d export` wrote",
+        )  # fmt: skip
+    tokenizer, world_model = load_tokenizer(folder / "tokenizer"), load_world_model(folder / "world_model")
+    return join(tokenizer, world_model, name=name, trained_on=trained_on)
 
 
 def load_run(folder: str | Path, *, tokenizer: str | Path | None = None) -> ModelForecaster:
@@ -93,7 +102,9 @@ def load_run(folder: str | Path, *, tokenizer: str | Path | None = None) -> Mode
     return join(load_tokenizer(place), world_model, name=folder.resolve().name)
 
 
-def join(tokenizer: LoadedTokenizer, world_model: LoadedWorldModel, *, name: str) -> ModelForecaster:
+def join(
+    tokenizer: LoadedTokenizer, world_model: LoadedWorldModel, *, name: str, trained_on: Sequence[str] = ()
+) -> ModelForecaster:
     """Both halves of a model; DataError where the world model was trained on another tokenizer's tokens."""
     trained_with = world_model.tokenizer_sha256
     if trained_with != tokenizer.sha256:
@@ -102,7 +113,7 @@ def join(tokenizer: LoadedTokenizer, world_model: LoadedWorldModel, *, name: str
             found=f"{tokenizer.path}, which is {tokenizer.sha256[:12]}",
             remedy="use the tokenizer that the world model was trained with",
         )  # fmt: skip
-    return ModelForecaster(tokenizer.tokenizer, world_model.world_model, name=name)
+    return ModelForecaster(tokenizer.tokenizer, world_model.world_model, name=name, trained_on=trained_on)
 
 
 def note_tokenizer(run: str | Path, tokenizer: str | Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 
 from copilot4d.config import to_mapping
@@ -28,12 +29,13 @@ class ModelForecaster:
 
     pattern: what the sensor fires, for forecasts without given rays; None: estimated from each past.
     sampler: how frames are sampled; `guidance` and `steps` of a call take the place of its own.
+    trained_on: the data, in words, where it is known; for `limits`.
     Several futures are sampled in one batch. `to` moves both models to a device.
     """
 
     def __init__(
         self, tokenizer: Tokenizer, world_model: WorldModel, *, name: str = "copilot4d",
-        sampler: SamplerConfig | None = None, pattern: BeamPattern | None = None,
+        sampler: SamplerConfig | None = None, pattern: BeamPattern | None = None, trained_on: Sequence[str] = (),
     ) -> None:  # fmt: skip
         made, read = tokenizer.config, world_model.config
         if (made.vocabulary, made.tokens) != (read.vocabulary, read.tokens):
@@ -48,6 +50,7 @@ class ModelForecaster:
         # A window that slid looks like a training clip again: as much past, and room for as many frames.
         self.sampler = replace(sampler or SamplerConfig(), keep_frames=read.past_frames)
         self.pattern = pattern
+        self.trained_on = tuple(trained_on)
 
     @torch.no_grad()
     def forecast(
@@ -88,13 +91,28 @@ class ModelForecaster:
         """The same models with other sampling, e.g. schedule="maskgit", top_k=None."""
         sampler = replace(self.sampler, **changes)
         return ModelForecaster(
-            self.tokenizer, self.world_model, name=self.name, sampler=sampler, pattern=self.pattern
+            self.tokenizer, self.world_model, name=self.name, sampler=sampler, pattern=self.pattern,
+            trained_on=self.trained_on,
         )  # fmt: skip
 
     @property
     def settings(self) -> dict[str, Any]:
         """What decides a forecast beside guidance, steps and seed, for the files that tell how it was made."""
         return {name: getattr(self.sampler, name) for name in ("schedule", "top_k", "reverse")}
+
+    @property
+    def region_half_m(self) -> float:
+        """How far the model sees and predicts, forward, back and to the sides: the nearest edge of its grid."""
+        box = self.tokenizer.config.grid.box
+        return float(min(np.abs(box[[0, 1, 3, 4]])))
+
+    @property
+    def limits(self) -> str:
+        """What those who read its forecasts should know, in a sentence or two."""
+        x, y, _ = (high - low for low, high in self.tokenizer.config.grid.box.reshape(2, 3).T)
+        where = "wherever it goes" if self.world_model.config.token_frame == "own" else "as it stands at the moment"
+        words = f"{self.name} knows {x:.0f} m x {y:.0f} m around the ego, {where}, and predicts no points beyond."
+        return f"{words} Trained on: {', '.join(self.trained_on)}." if self.trained_on else words
 
     @property
     def fingerprint(self) -> str:

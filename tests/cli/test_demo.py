@@ -39,8 +39,8 @@ def test_a_demo_on_an_own_log_scores_and_draws_what_fits(log, tmp_path, capsys):
     assert f"{round(keep['metrics']['chamfer_roi'], 3):.4g}" in page
     assert all(r["metrics"] is None for r in scores["scores"] if r["plan"] != "keep")
 
-    assert main(["demo", "--data", str(log), "--out", str(out), "--frame", "9"]) == 0  # its own folder, made again
-    assert json.loads((out / "scores.json").read_text())["reference_frame"] == 9
+    assert main(["demo", "--data", str(log), "--out", str(out), "--frame", "9", "--model", "copy_last"]) == 0
+    assert json.loads((out / "scores.json").read_text())["reference_frame"] == 9  # its own folder, made again
 
 
 def test_without_shipped_weights_it_says_so_and_shows_the_best_baseline(log, tmp_path, capsys, monkeypatch):
@@ -60,6 +60,7 @@ def test_without_shipped_weights_it_says_so_and_shows_the_best_baseline(log, tmp
 def test_with_weights_the_page_names_the_model(log, tmp_path, capsys, monkeypatch):
     class Model:
         name = "mini"
+        limits = "mini knows 64 m x 64 m."
 
         def forecast(self, past, future_poses, rays=None, **sampling):
             return load_forecaster("copy_last").forecast(past, future_poses, rays, **sampling)
@@ -70,9 +71,13 @@ def test_with_weights_the_page_names_the_model(log, tmp_path, capsys, monkeypatc
     )
     out = tmp_path / "demo"
     assert main(["demo", "--data", str(log), "--out", str(out), "--seed", "3"]) == 0
-    assert "The trained model mini forecasts" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "The trained model mini forecasts" in said
+    assert "mini knows 64 m x 64 m." in said
     page = (out / "index.html").read_text()
     assert "the trained model mini" in page
+    assert "mini knows 64 m x 64 m." in page
+    assert "expect less of it" in page  # the log is none of its own
     assert "no trained weights" not in page
     scores = json.loads((out / "scores.json").read_text())
     assert (scores["model"], scores["sampling"]["seed"]) == ("mini", 3)

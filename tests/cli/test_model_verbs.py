@@ -97,6 +97,19 @@ def test_evaluate_tells_of_several_futures(kitti, model, tmp_path, capsys):
     assert alone.metrics["chamfer_roi"] == pytest.approx(scores.metrics["chamfer_roi"], rel=1e-3)
 
 
+def test_scores_beyond_what_the_model_sees_are_told(kitti, model, tmp_path, capsys):
+    words = ["evaluate", "--model", str(model), "--data", str(kitti), "--setting", "1s", "--limit", "1", "--steps", "1"]
+    words += ["--device", "cpu", "--out", str(tmp_path / "scores.json")]
+    assert main(words) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "toy knows 32 m x 32 m around the ego" in said
+    assert "up to 70 m to each side, also where it predicts nothing: --roi-half 16 scores what it knows" in said
+    assert main([*words, "--roi-half", "16"]) == 0
+    said = capsys.readouterr().out
+    assert "toy knows 32 m" in said
+    assert "--roi-half 16 scores" not in said
+
+
 @pytest.mark.parametrize("verb", ["forecast", "evaluate"])
 def test_wrong_numbers_are_refused(verb, kitti, model, tmp_path, capsys):
     words = [verb, "--model", str(model), "--data", str(kitti), "--out", str(tmp_path / "x"), "--setting", "1s"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -51,6 +52,13 @@ def checkout(tmp_path_factory) -> Path:
     return folder
 
 
+def assert_weights_were_used(checkout: Path, demo: Path) -> None:
+    """The demo's model is the shipped one where the repository has it."""
+    shipped = (checkout / "src" / "copilot4d" / "weights" / "mini").is_dir()
+    scores = json.loads((demo / "scores.json").read_text())
+    assert (scores["model"] == "mini") == shipped
+
+
 def test_every_command_of_the_readme_works_in_a_fresh_checkout(checkout):
     commands = readme_commands()
     assert commands[:2] == ["make demo", "make test"]
@@ -60,6 +68,7 @@ def test_every_command_of_the_readme_works_in_a_fresh_checkout(checkout):
     for command in commands:
         if command not in RUN_BY_CI_ITSELF:
             run(command, checkout, PATH=path)
+    assert_weights_were_used(checkout, checkout / "demo")
     page = (checkout / "demo" / "index.html").read_text()
     assert "<img" in page
     assert not re.findall(r'(?:src|href)="https?:', page), "the page must work offline"
@@ -78,3 +87,4 @@ def test_the_wheel_installs_into_a_fresh_environment_and_works_from_anywhere(che
     assert run([copilot4d, "--version"], tmp_path).startswith("copilot4d ")
     run([copilot4d, "demo", "--out", "demo"], tmp_path)
     assert (tmp_path / "demo" / "index.html").stat().st_size > 10_000
+    assert_weights_were_used(checkout, tmp_path / "demo")

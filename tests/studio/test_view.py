@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from copilot4d.errors import UsageError
 from copilot4d.geometry import se3
-from copilot4d.studio.server import Studio, is_loopback
+from copilot4d.studio.server import Studio, _connections, is_loopback
 from copilot4d.studio.view import Start
 from tests.studio.fake_browser import FakeBrowser, wait_for
 from tests.studio.scripted import Scripted, ToyLibrary, toy_dataset
@@ -286,6 +288,11 @@ def test_a_drawing_that_fails_is_told_and_the_next_one_works(studio, monkeypatch
         window.set("preset", "brake")
         wait_for(lambda: view.session.plan.kind == "brake" and is_done(window))
         wait_for(lambda: "brake: 5 frames" in drawn(window).panel.status.content)
+
+
+def test_a_viser_that_hides_where_scripts_come_from_is_refused():
+    with pytest.raises(UsageError, match=r"viser 1\.1|viser==1\.1"):
+        _connections(SimpleNamespace(_websock_server=SimpleNamespace()))
 
 
 def test_other_sites_get_nothing(studio):

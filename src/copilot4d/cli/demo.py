@@ -13,8 +13,10 @@ from copilot4d.baselines import BASELINES
 from copilot4d.cli.console import console, track
 from copilot4d.cli.demo_answers import PROTOCOL, Answer, Sampling, answer_all, mean_metrics
 from copilot4d.cli.demo_files import write_films, write_panels, write_scores
-from copilot4d.cli.demo_page import COLUMNS, Subject, demo_page, next_commands
+from copilot4d.cli.demo_page import Subject, demo_page, next_commands
 from copilot4d.cli.demo_questions import Question, log_questions, street_questions, usable_settings
+from copilot4d.cli.demo_words import COLUMNS
+from copilot4d.cli.model_options import tell_limits
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.cli.score_table import cell
 from copilot4d.datasets import Dataset, open_dataset
@@ -70,6 +72,7 @@ def run(options: Options) -> int:
     check_output_folder("--out", options.out)
     _refuse_foreign(options.out)
     _say(_what_forecasts(forecasters[0].name, missing))
+    tell_limits(forecasters[0])
     if dataset is None:
         questions, source = _street(options)
     else:
@@ -81,7 +84,8 @@ def run(options: Options) -> int:
         answers += answer_all(questions, [forecaster], sampling, track)
     subject = Subject(
         model=forecasters[0].name, model_option=options.model or forecasters[0].name,
-        trained=forecasters[0].name not in BASELINES, missing_weights=missing, simulated=dataset is None, data=source,
+        trained=forecasters[0].name not in BASELINES, limits=str(getattr(forecasters[0], "limits", "")),
+        missing_weights=missing, simulated=dataset is None, data=source,
     )  # fmt: skip
     _write(options.out, subject, questions, answers, sampling)
     return 0

@@ -13,23 +13,18 @@ import numpy as np
 from copilot4d.cli.demo_answers import PROTOCOL, Answer, mean_metrics, obedience
 from copilot4d.cli.demo_files import find
 from copilot4d.cli.demo_questions import PlannedFuture, Question
-from copilot4d.cli.score_table import Column, shown
+from copilot4d.cli.demo_words import COLUMNS, WHY_BASELINES_ARE_STRONG, obeys, ratios, verdict
+from copilot4d.cli.score_table import shown
 from copilot4d.geometry import se3
 from copilot4d.pictures import Cloud, Horizon, Page, Plan, Viewer, compared
 from copilot4d.pictures.viewer import MAX_POINTS
 
-COLUMNS = (
-    Column("chamfer_roi", "Chamfer (m²)"),
-    Column("roi_l1_median", "median error of a ray (m)"),
-    Column("roi_l1_mean", "mean error of a ray (m)"),
-    Column("roi_absrel_mean", "mean error (% of range)", 100.0),
-)
 WORDS = {
     "copy_last": "the newest sweep, carried along by the ego's motion: the world stands still",
     "ray_tracing": "all past sweeps as one cloud, and each ray of the lidar takes the nearest point it passes",
     "ray_tracing_recent": "all past sweeps as one cloud in which newer ones outweigh older ones, seen along each ray",
 }
-EVEN = 0.02  # of a score: nearer than this is called even
+UNLIKE_ITS_OWN = " Where your sensor and streets are unlike those that it learned from, expect less of it."
 SETTING_WORDS = {"1s": "1 second ahead, a frame every 0.2 s", "3s": "3 seconds ahead, a frame every 0.6 s"}
 
 
@@ -40,6 +35,7 @@ class Subject:
     model: str  # its own name
     model_option: str  # what --model takes for it: a name or a folder
     trained: bool  # a trained model, not a baseline
+    limits: str = ""  # how far a trained model sees, and what it learned from
     missing_weights: bool  # the shipped weights were wanted and are not there
     simulated: bool
     data: str
@@ -131,9 +127,9 @@ def _introduce(page: Page, subject: Subject, questions: Sequence[Question]) -> N
     elif subject.trained:
         page.note(
             f"The forecast is made by the trained model {subject.model}, which has learned from unlabelled drives how "
-            "streets go on; it knows only the region around the ego that it was trained on. A model that samples has "
-            "many futures: one is shown, another --seed draws another one.",
-            "good",
+            f"streets go on. {subject.limits}{'' if subject.simulated else UNLIKE_ITS_OWN} A model that samples has "
+            "many futures: one is shown, another --seed draws another one. Whether it is better than baselines that "
+            "know geometry alone, the scores below tell.",
         )
     else:
         words = WORDS.get(subject.model, "a baseline")
@@ -171,8 +167,11 @@ def _scores(page: Page, subject: Subject, questions: Sequence[Question], answers
             rows += [_row("all plans", model, _mean(model, question.setting, answers)) for model in _models(answers)]
         caption = f"{SETTING_WORDS[question.setting]}; means over {len(question.future_s)} frames of this one moment."
         page.table(["plan", "model", *(column.title for column in COLUMNS)], rows, caption)
-    verdicts = {q.setting: _verdict(subject.model, q.setting, answers) for q in questions}
+    means = {q.setting: {name: _mean(name, q.setting, answers) for name in _models(answers)} for q in questions}
+    verdicts = {setting: verdict(subject.model, found) for setting, found in means.items()}
     page.items(f"{setting}: {words}" for setting, words in verdicts.items() if words)
+    if subject.trained and any(ratio > 1 for found in means.values() for _, ratio, _ in ratios(subject.model, found)):
+        page.text(WHY_BASELINES_ARE_STRONG)
     page.text("One moment is a first look, not a result: copilot4d evaluate scores whole data sets.")
 
 
@@ -188,18 +187,6 @@ def _mean(model: str, setting: str, answers: Sequence[Answer]) -> dict[str, floa
     return mean_metrics([a for a in answers if a.setting == setting and a.model == model])
 
 
-def _verdict(model: str, setting: str, answers: Sequence[Answer]) -> str:
-    """In words: is the model better than the baselines?"""
-    value = {name: _mean(name, setting, answers)["chamfer_roi"] for name in _models(answers)}
-    others = {name: v for name, v in value.items() if name != model and v > 0}
-    if not others or math.isnan(value[model]):
-        return ""
-    rival = min(others, key=lambda name: others[name])
-    ratio = value[model] / others[rival]
-    how = "about as good as" if abs(ratio - 1) < EVEN else "better than" if ratio < 1 else "worse than"
-    return f"{model} is {how} the best of the others, {rival}: {ratio:.2f} of its Chamfer."
-
-
 def _obedience(page: Page, subject: Subject, question: Question, answers: Sequence[Answer]) -> None:
     table = obedience(question, answers, subject.model)
     names = [plan.name for plan in question.plans]
@@ -211,7 +198,7 @@ def _obedience(page: Page, subject: Subject, question: Question, answers: Sequen
         ["forecast under", *(f"truth of {name}" for name in names)],
         rows,
         f"Chamfer (m²) of the last frame, {question.future_s[-1]:.1f} s ahead. A forecast that follows its plan has "
-        "the smallest number of its row on the diagonal.",
+        f"the smallest number of its row on the diagonal. {obeys(table)}",
     )
 
 
@@ -219,7 +206,9 @@ def next_commands(subject: Subject) -> list[str]:
     """What to try after the demo."""
     model, data = ["--model", subject.model_option], ["--data", subject.data]
     evaluate = ["copilot4d", "evaluate", *model]
-    rest = ["--every", "12", "--out", "scores.json"]
+    # A trained model takes seconds for each reference frame: enough of them for some minutes.
+    every = "60" if subject.simulated and subject.trained else "12"
+    rest = ["--roi-half", f"{PROTOCOL.half_m:g}", "--every", every, "--out", "scores.json"]
     if subject.simulated:
         return [
             shlex.join(["copilot4d", "view", *model, *data]),

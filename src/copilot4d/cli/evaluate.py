@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from copilot4d.cli.console import console, next_step, track
-from copilot4d.cli.model_options import ModelOptions, load
+from copilot4d.cli.model_options import ModelOptions, load, tell_limits
 from copilot4d.cli.outputs import check_output_file
 from copilot4d.cli.score_table import COLUMNS, cell, drive_list
 from copilot4d.datasets import Dataset, open_dataset
@@ -67,6 +67,7 @@ def run(options: Options) -> int:
     if options.futures < 1:
         raise UsageError(f"--futures must be at least 1, got {options.futures}")
     forecaster = load(options)
+    tell_limits(forecaster, protocol.half_m)
     dataset = choose_drives(open_dataset(options.data), options.drives, options.split)
     partial = options.out.with_name(f"{options.out.name}.partial")
     scores = evaluate_dataset(

@@ -10,7 +10,7 @@ from typing import Literal
 from copilot4d.cli.console import console, next_step, track
 from copilot4d.cli.forecast_files import check_format, prepare_folder, write_description, write_pictures, write_sweeps
 from copilot4d.cli.forecast_moment import Moment, Route, choose_moment, plan_route
-from copilot4d.cli.model_options import ModelOptions, load
+from copilot4d.cli.model_options import ModelOptions, load, tell_limits
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.datasets import open_dataset
 from copilot4d.datasets.windows import frame_rule, protocol_windows
@@ -59,6 +59,7 @@ def run(options: Options) -> int:
     moment = choose_moment(dataset, options.drive, options.frame, options.setting, options.on_bad_sweep)
     route = plan_route(moment, options.setting, options.future_poses)
     _say_what_is_forecast(options, moment, route)
+    tell_limits(forecaster)
     forecast = forecaster.forecast(
         moment.past, route.world_from_lidar, guidance=options.guidance, steps=options.steps, seed=options.seed,
         futures=options.futures,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from copilot4d.baselines import BASELINES
+from copilot4d.cli.console import console
 from copilot4d.errors import UsageError
 from copilot4d.forecast import load_forecaster
 from copilot4d.forecaster import Forecaster
@@ -32,6 +34,19 @@ class ModelOptions:
     """Draw among so many tokens; 0: among all. By default the model's own."""
     device: str = "auto"
     """cpu, cuda, cuda:1."""
+
+
+def tell_limits(forecaster: Forecaster, roi_half_m: float | None = None) -> None:
+    """Say how far a trained model sees and what it was trained on; and where it is scored beyond what it sees."""
+    words = str(getattr(forecaster, "limits", ""))
+    seen_m = float(getattr(forecaster, "region_half_m", math.inf))
+    if roi_half_m is not None and roi_half_m > seen_m:
+        words += (
+            f" The scores count rays up to {roi_half_m:g} m to each side, also where it predicts nothing: "
+            f"--roi-half {seen_m:g} scores what it knows (and baselines by the same rule)."
+        )
+    if words:
+        console.print(words, markup=False, highlight=False)
 
 
 def load(options: ModelOptions) -> Forecaster:

@@ -9,7 +9,7 @@ from time import sleep as _sleep
 
 from copilot4d.baselines import BASELINES
 from copilot4d.cli.console import console, errors_console, next_step
-from copilot4d.cli.model_options import ModelOptions, load
+from copilot4d.cli.model_options import ModelOptions, load, tell_limits
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.datasets import open_dataset
 from copilot4d.errors import UsageError
@@ -22,7 +22,7 @@ AUTO = "auto"
 class Options(ModelOptions):
     """Open the what-if studio: pick a moment, draw the ego's way, watch the futures that a model imagines.
 
-    Example: copilot4d view --data street-v1/val --model ray_tracing
+    Example: copilot4d view --data street-v1/val
 
     It is a page in your browser, served by this machine for this machine alone. Ctrl-C ends it.
     """
@@ -63,7 +63,7 @@ def run(options: Options) -> int:
     library = Library(
         models=(model, *shipped, *BASELINES), load=lambda name: load(replace(options, model=name))
     )  # fmt: skip
-    library.forecaster(model)
+    tell_limits(library.forecaster(model))
     dataset = open_dataset(options.data)
     if options.drive is not None:
         dataset.select([options.drive])

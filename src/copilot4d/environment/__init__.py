@@ -2,7 +2,7 @@
 
     from copilot4d.environment import WorldModelEnv
 
-    env = WorldModelEnv("ray_tracing", (drive, 40))
+    env = WorldModelEnv("mini", (drive, 40))
     observation, info = env.reset(seed=0)
     observation, reward, terminated, truncated, info = env.step([8.0, 0.0])   # 8 m/s, straight on
 

@@ -27,7 +27,7 @@ Info: TypeAlias = dict[str, Any]
 Reward: TypeAlias = Callable[[Observation, FloatArray, Observation, Info], float]
 Step: TypeAlias = tuple[Observation, float, bool, bool, Info]
 
-DEFAULT_FORECASTER = "ray_tracing_recent"
+DEFAULT_FORECASTER = "mini"  # the shipped weights
 DEFAULT_DATA = "street-v1/val"
 
 
@@ -58,7 +58,8 @@ class _State:
 class WorldModelEnv(gymnasium.Env[Observation, Any]):
     """An episode begins at a moment of a drive; each action moves the ego, and the model imagines what it then sees.
 
-    forecaster: a model or baseline, or the name or folder of one (environments of one name share it).
+    forecaster: a model or baseline, or the name or folder of one (environments of one name share it); by default the
+        weights that come with the package.
     moments: where episodes begin: a data set's name or path, drives by name, a drive, a moment (drive, frame), or a
         list of moments. `reset` draws from them by its seed.
     setting: which past sweeps a moment has and how long a step is, as in the protocol: "1s" or "3s".

@@ -8,9 +8,9 @@ import ipaddress
 import socket
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import viser
@@ -19,6 +19,9 @@ from copilot4d.errors import UsageError
 from copilot4d.studio.library import Library
 from copilot4d.studio.view import Start, View
 from copilot4d.studio.worker import SETTLE_S, Worker
+
+if TYPE_CHECKING:
+    from websockets.asyncio.server import ServerConnection
 
 
 def is_loopback(host: str) -> bool:
@@ -58,6 +61,12 @@ class Studio:
         warnings.filterwarnings("ignore", message="Queued a .* on a closed connection", category=UserWarning)
         with contextlib.redirect_stdout(io.StringIO()):  # viser greets on its own; the command line does that here
             self.server = _LocalServer(host=host, port=port, label="copilot4d: what if?", verbose=False)
+        try:
+            self._connections = _connections(self.server)
+        except UsageError:
+            self.worker.close()
+            self.server.stop()
+            raise
         self.server.gui.configure_theme(
             dark_mode=True, show_logo=False, show_share_button=False, control_width="medium"
         )
@@ -103,16 +112,29 @@ class Studio:
         """Whether the window shows this server's own page. A browser lets any site's script connect to this machine,
         but tells where the script came from.
         """
-        live = getattr(self.server._websock_server, "_live_connections", {})
-        connection: Any = live.get(client.client_id)
-        headers = getattr(getattr(connection, "request", None), "headers", {})
-        origin, host = headers.get("Origin"), headers.get("Host", "")
+        connection = self._connections.get(client.client_id)
+        if connection is None or connection.request is None:  # gone already
+            return False
+        origin, host = connection.request.headers.get("Origin"), connection.request.headers.get("Host", "")
         if origin is None:  # no browser
             return True
         if urlsplit(origin).netloc != host:
             return False
         # A name that a stranger points at this machine would pass as its own page: only its own names do.
         return not is_loopback(self.host) or is_loopback(urlsplit(f"//{host}").hostname or "")
+
+
+def _connections(server: viser.ViserServer) -> Mapping[int, ServerConnection]:
+    """The open connections by client. viser has no public way to them, nor to the headers with which they began, so a
+    version that keeps them elsewhere is refused: without them, every site's script could look in.
+    """
+    found = getattr(getattr(server, "_websock_server", None), "_live_connections", None)
+    if not isinstance(found, Mapping):
+        raise UsageError(
+            f"the studio cannot tell its own page from other sites' scripts with viser {viser.__version__}: "
+            "install the version that it is made for: pip install 'viser==1.1.*'"
+        )
+    return found
 
 
 class _LocalServer(viser.ViserServer):
