@@ -211,12 +211,13 @@ def test_what_cannot_be_forecast_is_said():
 
 
 @pytest.mark.parametrize(
-    ("token_frame", "where"), [("own", "wherever it goes"), ("reference", "as it stands at the moment")]
+    ("token_frame", "where"),
+    [("own", "the ego, wherever it goes,"), ("reference", "the place where the ego is when the forecast begins")],
 )
 def test_it_says_how_far_it_sees(token_frame, where):
     forecaster = ModelForecaster(PillarTokenizer(), StandingWorld(token_frame), name="toy")
     assert forecaster.region_half_m == HALF_M
-    assert forecaster.limits == f"toy knows 40 m x 40 m around the ego, {where}, and predicts no points beyond."
+    assert forecaster.limits == f"toy knows 40 m x 40 m around {where} and predicts no points beyond."
 
 
 def test_models_that_do_not_fit_are_refused():

@@ -110,8 +110,9 @@ class ModelForecaster:
     def limits(self) -> str:
         """What those who read its forecasts should know, in a sentence or two."""
         x, y, _ = (high - low for low, high in self.tokenizer.config.grid.box.reshape(2, 3).T)
-        where = "wherever it goes" if self.world_model.config.token_frame == "own" else "as it stands at the moment"
-        words = f"{self.name} knows {x:.0f} m x {y:.0f} m around the ego, {where}, and predicts no points beyond."
+        is_own = self.world_model.config.token_frame == "own"
+        where = "the ego, wherever it goes," if is_own else "the place where the ego is when the forecast begins"
+        words = f"{self.name} knows {x:.0f} m x {y:.0f} m around {where} and predicts no points beyond."
         return f"{words} Trained on: {', '.join(self.trained_on)}." if self.trained_on else words
 
     @property

@@ -102,7 +102,7 @@ def test_scores_beyond_what_the_model_sees_are_told(kitti, model, tmp_path, caps
     words += ["--device", "cpu", "--out", str(tmp_path / "scores.json")]
     assert main(words) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "toy knows 32 m x 32 m around the ego" in said
+    assert "toy knows 32 m x 32 m around the place" in said
     assert "up to 70 m to each side, also where it predicts nothing: --roi-half 16 scores what it knows" in said
     assert main([*words, "--roi-half", "16"]) == 0
     said = capsys.readouterr().out

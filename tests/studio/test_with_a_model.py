@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from copilot4d import presets
+from copilot4d import load_forecaster, presets
 from copilot4d.model_forecaster import ModelForecaster
+from copilot4d.studio.library import Library
 from copilot4d.studio.plan import Plan
 from copilot4d.studio.session import Session
 from copilot4d.studio.worker import Worker
@@ -44,6 +45,17 @@ def test_a_plan_gives_the_models_own_forecast(session):
     again = session.ask()
     assert session.worker.wait_idle(120)
     np.testing.assert_array_equal(again.frames[-1][1].tokens, run.frames[-1][1].tokens)
+
+
+def test_a_window_can_say_how_far_a_model_sees_once_it_is_loaded():
+    config = presets.tiny()
+    model = ModelForecaster(Tokenizer(config.tokenizer), WorldModel(config.world_model), name="toy")
+    library = Library(models=("toy", "copy_last"), load=lambda name: model if name == "toy" else load_forecaster(name))
+    assert library.limits("toy") == ""
+    for name in ("toy", "copy_last"):
+        library.forecaster(name)
+    assert library.limits("toy").startswith("toy knows 32 m x 32 m")
+    assert library.limits("copy_last") == ""
 
 
 def test_cancelling_within_a_frame_leaves_the_network_at_once(session):

@@ -41,6 +41,11 @@ class Library:
                 self._data_sets.pop(next(iter(self._data_sets)))
             return self._data_sets.setdefault(key, opened)
 
+    def limits(self, name: str) -> str:
+        """How far a trained model sees and what it was trained on; nothing for a baseline, or before it is loaded."""
+        with self._lock:
+            return str(getattr(self._forecasters.get(name), "limits", ""))
+
     def forecaster(self, name: str) -> Forecaster:
         """A model by its name or folder; it stays loaded."""
         with self._lock:

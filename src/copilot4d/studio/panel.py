@@ -38,6 +38,7 @@ class Panel:
             self.frame = gui.add_slider("frame", 0, 1, 1, 0, hint="The newest sweep that the model may see")
             self.setting = gui.add_dropdown("horizon", list(SETTINGS), hint="How far ahead, with the protocol's frames")
             self.model = gui.add_dropdown("model", list(models), hint="Who imagines")
+            self.about_model = gui.add_html("")
         with gui.add_folder("What if the ego ..."):
             self.preset = gui.add_button_group("plan", PRESETS, hint="log: what the ego really did")
             self.speed = gui.add_slider("speed m/s", 0.0, MAX_SPEED_M_S, 0.1, 0.0)

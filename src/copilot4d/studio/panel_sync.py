@@ -83,6 +83,7 @@ class PanelSync:
         panel.progress.visible = pending
         if run is not None:
             set_value(panel.progress, 100.0 * len(run.frames) / max(len(run.poses), 1))
+        panel.about_model.content = lines((session.library.limits(session.model), "plain"))
         panel.legend.content = lines((legend(panel.colour.value, futures * len(runs)), "plain"))
         panel.saved.content = lines(*((path, "good") for path in saved))
         panel.status.content = lines((trouble, "bad"), *describe(session))
