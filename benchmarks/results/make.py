@@ -125,10 +125,10 @@ def carry_out(step: Step, book: Book, execute: Callable[[Sequence[str]], int]) -
         book.finish(step, spent, success=code == 0)
         if code in STOPPED:
             raise KeyboardInterrupt
-        if code == 0 and book.state(step) == "begun":  # a training that stopped before its end
-            return False
-        print(f"== {step.name}: {'done' if code == 0 else f'exit code {code}'} after {duration(spent)}", flush=True)
-        return code == 0
+        made = code == 0 and book.state(step) in THERE
+        ending = "done" if made else f"exit code {code}" if code else f"ended without making {book.product(step)} whole"
+        print(f"== {step.name}: {ending}, after {duration(spent)}", flush=True)
+        return made
 
 
 def show(steps: Sequence[Step], book: Book, *, commands: bool) -> None:

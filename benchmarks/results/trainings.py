@@ -94,8 +94,8 @@ def _world_models(budget: Budget) -> list[Step]:
 
     def world(name: str, training: Training, frame: str, *words: str) -> Step:
         held_out = "val" if frame == "train" else "own_val"
-        tokens = ("--tokens", f"WORK/tokens/{frame}", "--held-out-tokens", f"WORK/tokens/{held_out}")
-        tokens = (*tokens, "--tokenizer", "WORK/runs/streets")
+        cached = ("--tokens", f"WORK/tokens/{frame}", "--held-out-tokens", f"WORK/tokens/{held_out}")
+        tokens = (*cached, "--tokenizer", "WORK/runs/streets")
         needs = (f"tokens/{frame}", f"tokens/{held_out}", "runs/streets")
         options = ("--preset", budget.preset, *tokens, *budget.world_options, *words)
         return _run(name, "world-model", training, *options, needs=needs)
