@@ -69,7 +69,9 @@ def tokenizer_cost(config: TokenizerConfig, rays: int) -> Cost:
         with torch.no_grad():  # the nearest codes
             torch.mm(features.view(h * w, code.dim), model.codebook.weight.T)
         seen = model.decoder(features)
-        total: Tensor = coarse(seen).sum() + grid.linear(grid.norm(seen)).sum() + grid.occupancy_logits(samples).sum()
+        occupancy = nn.functional.softplus(coarse(seen)).sum()  # the cross entropy keeps its logits
+        columns = grid.linear(grid.norm(seen)).square().sum()  # the interpolation keeps its table
+        total: Tensor = occupancy + columns + grid.occupancy_logits(samples).sum()
         return total
 
     return counted(model, run)

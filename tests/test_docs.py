@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
+import tyro
 
-from copilot4d.cli.main import VERBS
+from copilot4d.cli.main import VERBS, split_verb
 from tests.support.real_data import REPOSITORY
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -62,6 +65,38 @@ def test_every_verb_has_a_page_and_an_example_in_its_help(verb, capsys):
     assert stop.value.code == 0
     help_text = re.sub(r"[│\s]+", " ", re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out))
     assert f"copilot4d {verb} " in help_text.replace(f"usage: copilot4d {verb}", ""), "the help needs an example"
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    """The words behind `copilot4d` (or `torchrun ... -m copilot4d.cli.main`) of every command in a page's blocks."""
+    found = []
+    for block in FENCE.findall(page.read_text()):
+        language, *lines = block.splitlines()
+        if language not in {"```", "```bash", "```sh"}:
+            continue
+        for line in "\n".join(lines[:-1]).replace("\\\n", " ").splitlines():
+            command = re.match(r"\s*(?:copilot4d|torchrun .*?-m copilot4d\.cli\.main) (.*)", line)
+            if command and not command[1].startswith(("VERB", "-")):
+                words = shlex.split(command[1].partition("; done")[0], comments=True)
+                if "..." not in words:
+                    found.append(words)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(REPOSITORY).as_posix())
+def test_every_command_of_a_page_is_one_that_the_command_line_takes(page, capsys):
+    """Verbs, options and the kinds of their values; what a variable like $streets stands for is not looked at."""
+    wrong = []
+    for words in commands_of(page):
+        if any(re.fullmatch(r"\$\{?\w+\}?", word) for word in words):
+            continue
+        verb, rest = split_verb(words)
+        module = importlib.import_module(f"copilot4d.cli.{VERBS[verb].module}")
+        try:
+            tyro.cli(module.Options, args=rest, prog=verb)
+        except SystemExit:
+            wrong.append(f"copilot4d {shlex.join(words)}\n{capsys.readouterr().err}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_nothing_that_is_committed_names_this_machine():

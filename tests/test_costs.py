@@ -1,0 +1,90 @@
+"""benchmarks/costs.py counts what training costs: multiplications by hand, memory by hand, the formula by hand."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from copilot4d import presets
+from copilot4d.layers.temporal import TemporalBlock
+from copilot4d.world_model import Actions, WorldModel
+from tests.support.real_data import REPOSITORY
+
+
+@pytest.fixture(scope="module")
+def costs():
+    spec = importlib.util.spec_from_file_location("costs", REPOSITORY / "benchmarks" / "costs.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def test_two_layers_by_hand(costs):
+    model = nn.Sequential(nn.Linear(8, 16, bias=False), nn.Linear(16, 4, bias=False)).to("meta")
+    x = torch.empty(10, 8, device="meta")
+    cost = costs.counted(model, lambda: model(x).sum())
+    first, second = 2 * 10 * 8 * 16, 2 * 10 * 16 * 4
+    assert cost.flop == 2 * first + 3 * second, "the data needs no gradient, what lies between does"
+    assert cost.parameters == 8 * 16 + 16 * 4
+    assert cost.stored_bytes == 4 * (10 * 8 + 10 * 16), "the inputs of both layers, in fp32"
+
+
+def test_checkpointing_keeps_the_inputs_of_blocks_and_one_block(costs):
+    blocks = nn.ModuleList(TemporalBlock(16, 2, 4.0) for _ in range(3)).to("meta")
+
+    def run(count: int):
+        x = torch.empty(1, 2, 5, 16, device="meta", requires_grad=True)
+        model = blocks[:count]
+
+        def forward() -> torch.Tensor:
+            y = x
+            for block in model:
+                y = block(y, alone=0, cache=None)
+            return y.sum()
+
+        return costs.counted(model, forward)
+
+    one, three = run(1), run(3)
+    map_bytes = 4 * 1 * 2 * 5 * 16
+    assert one.checkpointed_bytes >= one.stored_bytes
+    assert three.checkpointed_bytes - one.checkpointed_bytes == pytest.approx(2 * map_bytes, abs=map_bytes)
+    assert three.stored_bytes > 2.5 * (one.stored_bytes - map_bytes)
+    assert three.checkpointed_bytes < three.stored_bytes
+
+
+def test_the_world_model_is_counted_as_it_runs(costs):
+    """Sketched and real agree but for the embedding of tokens and actions, which is small."""
+    config = presets.tiny().world_model
+    model = WorldModel(config)
+    tokens = torch.zeros(1, config.frames, *config.tokens, dtype=torch.int64)
+    with FlopCounterMode(display=False) as counter:
+        model(tokens, Actions.null(1, config.frames)).sum().backward()
+    counted = costs.world_model_cost(config)
+    assert counted.parameters == sum(p.numel() for p in model.parameters())
+    assert counted.flop == pytest.approx(counter.get_total_flops(), rel=0.03)
+    halved = costs.world_model_cost(replace(config, frames=2, past_frames=1))
+    assert counted.flop == pytest.approx(2 * halved.flop, rel=0.05), "frames cost alike"
+
+
+def test_hours_follow_the_formula(costs):
+    recipe = costs.TOKENIZER_RECIPES["tiny"]
+    cost = costs.Cost(parameters=1, flop=3_600_000_000, stored_bytes=0, checkpointed_bytes=0)
+    plain = costs.hours(cost, recipe, peak_flops=1e9, utilisation=0.5, checkpointing=False)
+    assert plain == pytest.approx(2 * recipe.batch * recipe.steps / 1000)
+    again = costs.hours(cost, recipe, peak_flops=1e9, utilisation=0.5, checkpointing=True)
+    assert again == pytest.approx(4 / 3 * plain)
+
+
+def test_the_tokenizers_rays_and_samples_count(costs):
+    config = presets.tiny().tokenizer
+    few, many = costs.tokenizer_cost(config, rays=10), costs.tokenizer_cost(config, rays=110)
+    per_sample = 2 * (config.feature_grid.channels * config.feature_grid.hidden + config.feature_grid.hidden)
+    assert many.flop - few.flop == 3 * 100 * config.rendering.max_samples * per_sample
