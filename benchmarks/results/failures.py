@@ -75,7 +75,8 @@ def moving_points(drive: Drive, index: int, frame: TrueFrame) -> NDArray[np.bool
     sweep = drive[index]
     moving: NDArray[np.bool_] = drive.truth(index).moving
     _, row = KDTree(sweep.points.astype(np.float64)).query(frame.points.astype(np.float64), k=1)
-    return moving[row]
+    found: NDArray[np.bool_] = moving[row]
+    return found
 
 
 class Foreseen(NamedTuple):
@@ -109,13 +110,13 @@ class Case:
 
     def draw(
         self, ours: FloatArray, baseline: FloatArray, name: str, k: int, notes: Sequence[str], heading: str
-    ) -> Any:
+    ) -> NDArray[np.uint8]:
         """now | truth | forecast | baseline, all in the reference frame, cropped to the ROI."""
         look = Look(half=self.protocol.half_m)
         seconds = (self.clip.future[k].timestamp_ns - self.clip.reference.timestamp_ns) * 1e-9
         true = in_scoring_frame(self.truth[k], self.truth[k].points)
         now = self.clip.reference.points.astype(np.float64)
-        cells = [look.cell("", Frame(points=self._cropped(now), time_s=0.0))]
+        cells = [look.cell("sweep", Frame(points=self._cropped(now), time_s=0.0))]
         for role, points, note in (("truth", true, ""), ("forecast", ours, notes[0]), (name, baseline, notes[1])):
             cells.append(look.cell(role, Frame(points=self._cropped(points), time_s=seconds, note=note)))
         return look.panel([cells], heading)
@@ -165,7 +166,8 @@ def draw_worst(options: argparse.Namespace) -> None:
         )
         notes = [f"{one.chamfer_roi:.2f} m²" for one in (mine, its)]
         file = f"{number}.png"
-        write_png(options.out / file, case.draw(mine.points, its.points, theirs.model, k, notes, heading))
+        title = f"{heading}, in the frame of the newest sweep"
+        write_png(options.out / file, case.draw(mine.points, its.points, theirs.model, k, notes, title))
         entries.append({"file": file, "caption": caption, "drive": bad.drive, "reference_ns": bad.reference_ns})
         print(caption, flush=True)
     (options.out / "failures.json").write_text(json.dumps({"pictures": entries}, indent=1) + "\n", encoding="utf-8")

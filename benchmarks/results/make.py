@@ -158,7 +158,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--report-again", action="store_true", help="allow another look; it is counted")
     parser.add_argument("--keep-going", action="store_true", help="after a failure, do what does not depend on it")
     parser.add_argument(
-        "--use", nargs="+", default=[], metavar="STEP=PATH", help="take a run, tokens or scores made elsewhere"
+        "--use",
+        nargs="+",
+        default=[],
+        metavar="STEP=PATH",
+        help="take a run, tokens or scores made elsewhere (remembered)",
     )
     options = parser.parse_args(arguments)
     for given in options.use:

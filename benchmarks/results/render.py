@@ -14,7 +14,8 @@ import argparse
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from plan import results_plan
@@ -42,16 +43,21 @@ def main(arguments: Sequence[str] | None = None, *, plan: Plan | None = None) ->
             return 0
         old = options.update.read_text(encoding="utf-8")
         link = beside(options.update)
-        text = updated(old, {name: lambda n=name: rendered(plan.tables[n], products, link) for name in names}, plan)
+        tables = {name: partial(rendered, plan.tables[name], products, link) for name in names}
+        text = updated(old, tables, plan)
         options.update.write_text(text, encoding="utf-8")
+        marked = {mark[2] for mark in MARK.finditer(old)}
+        without = [name for name in names if name not in marked]
         print(f"{options.update}: {'nothing changed' if text == old else 'written'}")
+        if without:
+            print(f"it has no place for: {', '.join(without)}")
     except Copilot4dError as error:
         print(f"render.py: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     return 0
 
 
-def updated(page: str, tables: dict[str, Callable[[], str]], plan: Plan) -> str:
+def updated(page: str, tables: Mapping[str, Callable[[], str]], plan: Plan) -> str:
     """The page with these tables between their comments. All else stays, also tables that were not asked for."""
     parts: list[str] = []
     place, opened = 0, ""

@@ -6,5 +6,4 @@ import sys
 
 from tests.support.real_data import REPOSITORY
 
-sys.path.insert(0, str(REPOSITORY / "benchmarks" / "results"))
-sys.path.insert(1, str(REPOSITORY / "benchmarks"))
+sys.path += [str(REPOSITORY / "benchmarks" / "results"), str(REPOSITORY / "benchmarks")]

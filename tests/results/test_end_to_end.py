@@ -34,6 +34,7 @@ def toy_budget(data: Path) -> Budget:
 
     scoring = {"every": 6, "ablation_every": 6, "tokenizer_every": 6, "settings": ("1s",), "roi_half_m": 16.0}
     trained = {"--evaluate-every": "1", "--held-out-clips": "1"}
+    occupancy = replace(QUICK, changes="future_frames: 5\npast_frames: 5\n")  # the protocol's, not the tiny preset's
     world = replace(QUICK, options=(*QUICK.options, *(w for pair in trained.items() for w in pair)))
     return Budget(
         preset="tiny", **scoring, sampling_steps=(2,), guidances=(0.0, 1.0), futures=2,
@@ -47,7 +48,7 @@ def toy_budget(data: Path) -> Budget:
         streets_1=QUICK, streets=QUICK, kitti_1=replace(QUICK, steps=2, max_steps=1), kitti=QUICK,
         tokenizer_modes=dict.fromkeys(("full", "no_skipping", "voxel_centres"), QUICK),
         reference_every=2, own_intervals=(1,), world_options=("--batch", "2"), world_model=world, maskgit=world,
-        kitti_world_model=world, token_frames=world, occupancy=QUICK, kitti_occupancy=QUICK,
+        kitti_world_model=world, token_frames=world, occupancy=occupancy, kitti_occupancy=occupancy,
     )  # fmt: skip
 
 

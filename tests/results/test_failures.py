@@ -64,8 +64,8 @@ def test_pictures_and_captions_of_what_was_scored(tmp_path, capsys):
     assert all("things that move" not in caption for caption in told.values())  # nobody knows here
 
 
-def test_the_scored_frames_are_forecast_again_with_their_options(monkeypatch):
-    drive = make_drive(12, rings=6, azimuths=40)
+def test_the_scored_frames_are_forecast_again_with_their_options():
+    drive = make_drive(20, rings=6, azimuths=40)
     seen = {}
 
     class Model:
