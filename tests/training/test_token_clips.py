@@ -10,61 +10,16 @@ import pytest
 import torch
 
 from copilot4d.errors import DataError, UsageError
-from copilot4d.geometry import Drive, Sweep, VoxelGrid, se3
-from copilot4d.training import World
-from copilot4d.training.augmentation import AugmentationConfig
-from copilot4d.training.token_cache import TokenCacheConfig, open_token_cache
+from copilot4d.geometry import se3
 from copilot4d.training.token_clips import TokenClips
-from copilot4d.training.tokenize_drives import ClipEncoder, log_intervals, moved_sweep
-from copilot4d.training.write_token_cache import write_token_cache
-from tests.training.processes import run_ranks
-
-ALONE = World(device=torch.device("cpu"))
-GRID = VoxelGrid.from_bounds((-8.0, -8.0, -2.0), (8.0, 8.0, 2.0), shape=(8, 8, 1))
-CONFIG = TokenCacheConfig(
-    tokenizer_sha256="a" * 64,
-    vocabulary=300,
-    token_shape=(8, 8),
-    grid=GRID,
-    token_frame="reference",
-    intervals=("0.2s", "3"),
-    past_frames=3,
-    future_frames=2,
-    reference_every=2,
-    augmentation=AugmentationConfig(mirror_probability=1.0),
+from tests.training.moving_drives import (
+    BONNET,
+    CONFIG,
+    LANDMARKS,
+    make,
+    moving_drive,
+    occupied,
 )
-HEIGHT_M = 1.5
-# In the world, static, and beside the road: where the ego's own box passes, returns would be dropped.
-LANDMARKS = np.array([[5.0, 3.9, HEIGHT_M], [-1.0, -3.0, HEIGHT_M], [3.0, 5.0, HEIGHT_M], [9.0, -2.3, HEIGHT_M]])
-PERIOD_NS = 100_000_000
-
-
-def moving_drive(frames=24, *, name="a", step_m=0.5, yaw=0.02, missing=(), ego_box=None, format="memory"):
-    """An ego that drives forward in a bend through static landmarks; its own bonnet is in every sweep."""
-    sweeps = []
-    for i in range(frames):
-        if i not in missing:
-            pose = se3.from_yaw(yaw * i, (step_m * i, 0.1 * i, HEIGHT_M))
-            points = np.concatenate([se3.transform_points(se3.invert(pose), LANDMARKS), [[1.0, 0, 0]]])
-            sweeps.append(Sweep(points=points.astype(np.float32), world_from_lidar=pose, timestamp_ns=i * PERIOD_NS))
-    return Drive.from_sweeps(name, sweeps, ego_box=ego_box, format=format)
-
-
-BONNET = np.array([0.5, -0.5, -1.0, 1.5, 0.5, 1.0])
-
-
-def occupied(sweeps):
-    """A stand-in for a tokenizer: 1 where a cell of 2 m holds points."""
-    tokens = torch.zeros(len(sweeps), 8, 8, dtype=torch.int64)
-    for n, sweep in enumerate(sweeps):
-        cells = np.floor((sweep.points[:, :2] + 8) / 2).astype(int)
-        tokens[n, cells[:, 0], cells[:, 1]] = 1
-    return tokens
-
-
-def clock(sweeps):
-    """A stand-in that writes the number of the sweep, in tenths of a second, everywhere."""
-    return torch.stack([torch.full((8, 8), sweep.timestamp_ns // PERIOD_NS) for sweep in sweeps])
 
 
 def map_of(landmarks, world_from_lidar):
@@ -74,14 +29,6 @@ def map_of(landmarks, world_from_lidar):
     tokens = torch.zeros(8, 8, dtype=torch.int64)
     tokens[tuple(np.floor((seen[:, :2] + 8) / 2).astype(int).T)] = 1
     return tokens
-
-
-def make(folder, drives, encode=clock, config=CONFIG, **options):
-    command = f"copilot4d tokenize --out {folder}"
-    write_token_cache(
-        folder, drives, ClipEncoder(encode, config, batch=3), config, ALONE, command=command, **options
-    )  # fmt: skip
-    return folder
 
 
 def items(clips):
@@ -234,97 +181,3 @@ def test_loader_workers_get_a_copy(tmp_path):
     copy = pickle.loads(pickle.dumps(clips))
     assert len(copy) == len(clips)
     assert torch.equal(copy.clip(1, 0).tokens, clips.clip(1, 0).tokens)
-
-
-def test_two_ranks_make_the_same_clips(tmp_path):
-    drives = [moving_drive(16, name="a"), moving_drive(14, name="b"), moving_drive(15, name="c")]
-    config = replace(CONFIG, variants=2)
-    alone = make(tmp_path / "alone", drives, occupied, config)
-
-    def work(rank):
-        from copilot4d.training import open_world
-
-        seen = []
-
-        def noted(sweeps):
-            seen.extend(sweeps)
-            return occupied(sweeps)
-
-        with open_world("cpu") as world:
-            write_token_cache(tmp_path / "two", drives, ClipEncoder(noted, config, batch=5), config, world)
-        return len(seen)
-
-    counts = run_ranks(2, work)
-    encoder = ClipEncoder(occupied, config)
-    assert counts == [2 * (encoder.count(drives[0]) + encoder.count(drives[2])), 2 * encoder.count(drives[1])]
-    for file in alone.glob("*.safetensors"):
-        assert (tmp_path / "two" / file.name).read_bytes() == file.read_bytes()
-
-
-def test_every_sweep_is_read_once_and_each_view_encoded_once(tmp_path):
-    drive = moving_drive(24)
-    read = []
-    counted = replace(drive, read=lambda frame: (read.append(frame), drive.read(frame))[1])
-    encoder = ClipEncoder(clock, CONFIG, batch=4)
-    steps = list(encoder.encode(counted))
-    assert sorted(read) == sorted(set(read))
-    # interval 2: references 4..18, interval 3: 6..16; both look at the reference alone, plus 4 others each
-    assert len(steps) == encoder.count(drive) == 8 * 5 + 6 * 5 - 6
-    own = ClipEncoder(clock, replace(CONFIG, token_frame="own"))
-    assert own.count(drive) == 24
-
-
-def test_points_outside_and_on_the_ego_are_not_encoded():
-    drive = moving_drive(24, ego_box=BONNET)
-    seen = []
-
-    def noted(sweeps):
-        seen.extend(sweeps)
-        return occupied(sweeps)
-
-    list(ClipEncoder(noted, CONFIG).encode(drive))
-    assert seen
-    for sweep in seen:
-        assert (np.abs(sweep.points[:, :2]) <= 8).all()
-        back = sweep.points_in(np.eye(4))  # each point is a landmark, none is the bonnet
-        nearest = np.linalg.norm(back[:, None] - LANDMARKS[None], axis=-1).min(axis=1)
-        assert nearest.max() < 1e-4
-
-
-def test_a_moved_sweep_keeps_its_place_in_the_world():
-    sweep, other = moving_drive()[3], moving_drive()[9]
-    moved = moved_sweep(sweep, sweep.world_from_lidar, other.world_from_lidar)
-    assert np.allclose(moved.points_in(np.eye(4)), sweep.points_in(np.eye(4)), atol=1e-5)
-    assert np.allclose(moved.rays()[1], sweep.rays()[1], atol=1e-5)  # depths: the sensor moved along
-    assert not np.allclose(moved.points, sweep.points, atol=1)
-
-
-def test_intervals_of_a_log():
-    ten_hz = moving_drive(10)
-    assert log_intervals(ten_hz, ["protocol"]) == (2, 6)
-    assert log_intervals(ten_hz, ["0.6s", "0.2s", "2"]) == (2, 6)
-    keyframes = replace(ten_hz, timestamps_ns=np.arange(10) * 500_000_000, format="nuscenes")
-    assert log_intervals(keyframes, ["protocol"]) == (1,)
-    with pytest.raises(UsageError, match=r"0\.2s.*a sweep each 0\.5 s.*nearest is 0\.5s"):
-        log_intervals(keyframes, ["0.2s"])
-    slow = replace(ten_hz, timestamps_ns=np.arange(10) * 900_000_000)
-    with pytest.raises(UsageError, match=r"Or name other intervals, such as --intervals 0\.9s"):
-        log_intervals(slow, ["protocol"])
-    for text in ("0", "0s", "-1", "two", "0.2", "1e3s"):
-        with pytest.raises(UsageError, match="--intervals takes"):
-            ClipEncoder(clock, replace(CONFIG, intervals=(text,)))
-
-
-def test_the_manifest_says_what_was_cached(tmp_path):
-    cache = open_token_cache(make(tmp_path / "c", [moving_drive(24)]))
-    assert cache.config == CONFIG
-    assert cache.drives["a"].clips == 14
-    assert cache.read("a", 0, "tokens").dtype == torch.int16
-    assert cache.read("a", 0, "references").tolist() == [4, *sorted([*range(6, 17, 2)] * 2), 18]
-
-
-def test_codes_that_int16_cannot_hold_are_kept_all_the_same(tmp_path):
-    big = replace(CONFIG, vocabulary=40_000)
-    folder = make(tmp_path / "c", [moving_drive(24)], lambda sweeps: clock(sweeps) + 39_000, big)
-    clip = TokenClips.open([folder], past_frames=3, future_frames=2).clip(0, 0)
-    assert clip.tokens[:, 0, 0].tolist() == [39_000, 39_002, 39_004, 39_006, 39_008]
