@@ -336,6 +336,21 @@ def test_each_future_goes_on_from_its_own_frames(tiny, monkeypatch):
     assert len(encoded[0][1]) != len(encoded[1][1]) or np.abs(encoded[0][1].points - encoded[1][1].points).max() > 0.1
 
 
+def test_the_future_does_not_depend_on_which_rays_were_asked_on_the_way(tiny):
+    """A moved reference looks with the sensor's beams, whether those or others were asked for before."""
+    future, rays = way(5, start=2), some_rays()
+    free, mixed, asked = (tiny["reference"].imagine(clip(), steps=2, seed=3, futures=2) for _ in range(3))
+    for k, pose in enumerate(future):
+        last = k == len(future) - 1
+        seen = free.step(pose, rays if last else None)
+        seen_mixed = mixed.step(pose, rays if last or k % 2 else None)
+        seen_asked = asked.step(pose, rays)
+    for s in range(2):
+        np.testing.assert_array_equal(seen[s].tokens, seen_asked[s].tokens)
+        np.testing.assert_array_equal(seen[s].depths, seen_asked[s].depths)
+        np.testing.assert_array_equal(seen_mixed[s].tokens, seen_asked[s].tokens)
+
+
 def test_where_the_ego_goes_changes_what_is_forecast(tiny):
     for forecaster in tiny.values():
         straight = forecaster.forecast(clip(), way(1, start=2), steps=2)

@@ -127,6 +127,8 @@ class ModelImagination:
         # Estimated once, when it is first needed, for all forks.
         self._beams = functools.cache(lambda: models.pattern or estimate_beam_pattern(self._past))
         self._made = 0
+        # What the beams saw of the newest frames, of every future; None where other rays were asked for.
+        self._shown: tuple[tuple[Sweep, ...] | None, ...] = ()
         self._stretches = [self._begin(self._past, range(futures))]
 
     def step(self, world_from_lidar: FloatArray, rays: Rays | None = None) -> tuple[ImaginedFrame, ...]:
@@ -139,6 +141,7 @@ class ModelImagination:
         tokens = torch.cat([stretch.rollout.step(pose[None])[0] for stretch in stretches])  # (S, H, W)
         self._stretches = stretches  # only now: a step that failed was not taken
         self._made += 1
+        self._shown = (*self._shown, None)[-self._frames :]
         asked = self.pattern.rays() if rays is None else rays
         frames = []
         for seen, its_tokens in zip(self._look(tokens, pose, asked), tokens, strict=True):
@@ -146,6 +149,8 @@ class ModelImagination:
                 seen.generated(self.pattern, pose, timestamp_ns) if rays is None else seen.on(rays, pose, timestamp_ns)
             )
             frames.append(replace(frame, tokens=its_tokens.cpu().numpy()))
+        if rays is None:
+            self._shown = (*self._shown[:-1], tuple(frame.sweep for frame in frames))
         return tuple(frames)
 
     def fork(self) -> ModelImagination:
@@ -205,6 +210,10 @@ class ModelImagination:
         for i in range(max(0, count - self._frames), count):
             if i < len(stretch.sweeps):
                 sweeps.append(stretch.sweeps[i])
+                continue
+            shown = self._shown[i - count]
+            if shown is not None:
+                sweeps.append(shown[rollout.futures[row]])
                 continue
             pose, tokens = rollout.poses[0, i], rollout.tokens[row, i][None]
             (seen,) = self._models.look(tokens, pose, stretch.world_from_reference, self.pattern.rays(), self._seed)

@@ -72,7 +72,9 @@ def test_forecast_writes_every_future(kitti, model, tmp_path, capsys):
     assert [entry["file"] for entry in told["alternatives"][0]] == [
         f"alternative_02_future_{k:02d}.ply" for k in range(1, 6)
     ]
-    assert "1 other futures" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "1 other futures" in said
+    assert "--setting 1s --roi-half 16 --every 10 --out scores.json" in said  # where the model sees, and not for hours
     assert main([*words, "--out", str(out), "--device", "cpu"]) == 0  # one future: the others must not stay behind
     assert not list(out.glob("alternative_*"))
 

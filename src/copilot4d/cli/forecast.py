@@ -15,6 +15,7 @@ from copilot4d.cli.outputs import check_output_folder
 from copilot4d.datasets import open_dataset
 from copilot4d.datasets.windows import frame_rule, protocol_windows
 from copilot4d.errors import UsageError
+from copilot4d.forecaster import Forecaster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,18 +88,21 @@ def run(options: Options) -> int:
         _say(f"  {other}")
     for reason in moment.skipped:
         _say(f"skipped: {reason}")
-    next_step(shlex.join(["copilot4d", *_next_command(options, moment)]))
+    next_step(shlex.join(["copilot4d", *_next_command(options, moment, forecaster)]))
     return 0
 
 
-def _next_command(options: Options, moment: Moment) -> list[str]:
+def _next_command(options: Options, moment: Moment, forecaster: Forecaster) -> list[str]:
     """Score the whole drive; where nothing of it can be scored, look at the data."""
     windows = protocol_windows({moment.drive.name: moment.drive}, options.setting)
     if not any(window.complete for window in windows):
         return ["doctor", str(options.data)]
+    # A trained model is scored where it sees, and takes its time for every moment.
+    seen_m = getattr(forecaster, "region_half_m", None)
+    fewer = [] if seen_m is None else ["--roi-half", f"{seen_m:g}", "--every", "10"]
     return [
         "evaluate", "--model", options.model, "--data", str(options.data), "--drives", moment.drive.name,
-        "--setting", options.setting, "--out", "scores.json",
+        "--setting", options.setting, *fewer, "--out", "scores.json",
     ]  # fmt: skip
 
 
