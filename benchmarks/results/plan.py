@@ -31,8 +31,8 @@ class _Planner(Scorings):
         budget = self.budget
         report, choice = (budget.test, budget.kitti_report), (budget.val, budget.kitti_choice)
         tables = [
-            self._main("main", "Forecasts on drives that no choice was made on", report, budget.every),
-            self._main("choices", "Forecasts on the drives for choices", choice, budget.ablation_every),
+            self._main("main", "Forecasts on drives that no choice was made on", report),
+            self._main("choices", "Forecasts on the drives for choices", choice),
             self._baselines(),
             self._tokenizers(),
             self._guidance(),
@@ -46,7 +46,7 @@ class _Planner(Scorings):
         ]
         return Plan(self.steps, {table.name: table for table in tables})
 
-    def _main(self, name: str, title: str, sets: tuple[Data, ...], every: int) -> Table:
+    def _main(self, name: str, title: str, sets: tuple[Data, ...]) -> Table:
         rows = []
         for data in sets:
             on_kitti = data.path == self.budget.kitti_report.path
@@ -54,13 +54,14 @@ class _Planner(Scorings):
                 group = f"{data.title}, {setting}"
                 for model in (*GEOMETRY, "occupancy_4d", "maskgit", "world_model"):
                     trained = f"kitti_{model}" if on_kitti and model not in GEOMETRY else model
-                    step = self.score(trained, data, setting, every)
+                    step = self.score(trained, data, setting)
                     label = LABELS.get(model, f"`{model}`")
                     rows.append(Row(label=label, step=step, group=group, ours=model == "world_model"))
-                floor = self.floor("kitti" if on_kitti else "streets", data, setting, every)
+                floor = self.floor("kitti" if on_kitti else "streets", data, setting)
                 rows.append(Row(label=LABELS["floor"], step=floor, group=group))
+        frames = ", ".join(f"every {self.every(data)}th reference frame of {data.title}" for data in sets)
         about = (
-            f"Within ±{self.budget.roi_half_m:g} m, every {every}th reference frame. The floor decodes the true tokens "
+            f"Within ±{self.budget.roi_half_m:g} m, {frames}. The floor decodes the true tokens "
             "of the future frames, in the reference frame: what a perfect forecast of tokens would reach. On KITTI, "
             "learned models were trained on streets first and then on the `train_*` drives."
         )
@@ -133,18 +134,17 @@ class _Planner(Scorings):
         """Weights trained on the streets' own sensor, looked at with another one and on real streets."""
         rows = []
         for data in (self.budget.other_sensor, self.budget.kitti_choice, self.budget.kitti_report):
-            every = self.budget.every if data.report or data.path == self.budget.kitti_report.path else None
             on_kitti = data.path == self.budget.kitti_report.path
             for setting in self.budget.settings:
                 group = f"{data.title}, {setting}"
                 for model in ("ray_tracing", "occupancy_4d", "world_model"):
                     label = LABELS.get(model, f"`{model}`") + (", streets only" if model not in GEOMETRY else "")
-                    step = self.score(model, data, setting, every)
+                    step = self.score(model, data, setting)
                     rows.append(Row(label=label, step=step, group=group, ours=model == "world_model"))
-                floor = self.floor("streets", data, setting, every)
+                floor = self.floor("streets", data, setting)
                 rows.append(Row(label=f"{LABELS['floor']}, streets only", step=floor, group=group))
                 if on_kitti:
-                    tuned = self.score("kitti_world_model", data, setting, every)
+                    tuned = self.score("kitti_world_model", data, setting)
                     rows.append(Row(label=LABELS["world_model"] + ", then KITTI", step=tuned, group=group))
         return Table(
             name="transfer", title="Zero-shot transfer: another sensor, real streets", kind="forecasts",
@@ -168,8 +168,8 @@ class _Planner(Scorings):
         rows = []
         for data, model in ((self.budget.test, "world_model"), (self.budget.kitti_report, "kitti_world_model")):
             for setting in self.budget.settings:
-                scored = self.score(model, data, setting, self.budget.every)
-                base = self.score("ray_tracing", data, setting, self.budget.every)
+                scored = self.score(model, data, setting)
+                base = self.score("ray_tracing", data, setting)
                 made = f"failures/{data.name}_{setting}"
                 words = (
                     FAILURES, "--model", f"WORK/runs/{model}", "--scores", f"WORK/{scored}.json",

@@ -18,6 +18,11 @@ class Scorings:
         self.budget = budget
         self.steps = {step.name: step for step in steps}
 
+    def every(self, data: Data) -> int:
+        """Which reference frames are scored: fewer where choices are made, but a KITTI drive has few anyway."""
+        short = data.path == self.budget.kitti_report.path
+        return self.budget.every if data.report or short else self.budget.ablation_every
+
     def add(self, step: Step) -> str:
         """Take a step into the plan; the same one may be asked for twice."""
         assert self.steps.setdefault(step.name, step) == step, f"two steps are called {step.name}"
@@ -32,7 +37,7 @@ class Scorings:
         schedule: None is the one that belongs to the model's training.
         """
         schedule = schedule or ("maskgit" if model.endswith("maskgit") else "paper")
-        every, half_m = every or self.budget.ablation_every, roi_half_m or self.budget.roi_half_m
+        every, half_m = every or self.every(data), roi_half_m or self.budget.roi_half_m
         trained = model not in GEOMETRY
         extra: list[str] = []
         parts = [model]
@@ -62,9 +67,9 @@ class Scorings:
             )
         )  # fmt: skip
 
-    def floor(self, tokenizer: str, data: Data, setting: str, every: int | None = None) -> str:
+    def floor(self, tokenizer: str, data: Data, setting: str) -> str:
         """A step of floor.py: what the tokenizer alone makes of the true future frames."""
-        every = every or self.budget.ablation_every
+        every = self.every(data)
         name = f"scores/{data.name}_{setting}_every{every}/floor_{tokenizer}"
         words = (
             FLOOR, "--tokenizer", f"WORK/runs/{tokenizer}", *data_words(data), "--setting", setting,
