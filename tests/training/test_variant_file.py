@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -26,7 +27,7 @@ def variant(number: int) -> dict[str, torch.Tensor]:
         "times": torch.randint(0, 1000, (3,), generator=draws),
         "flags": torch.rand(5, generator=draws) > 0.5,
         "none": torch.empty(0, 10, dtype=torch.int64),
-        "nothing chosen": torch.zeros(4, 2, dtype=torch.int64)[torch.zeros(0, 3, dtype=torch.int64)],
+        "no list": torch.from_numpy(np.array([], dtype=np.int64)),
         "number": torch.tensor(number),
         "turned": torch.rand(4, 3, generator=draws).T,
     }

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -67,7 +67,7 @@ class VariantFile:
         data = _LENGTH_BYTES + len(header)
         self._start = {name: data + about["data_offsets"][0] for name, about in described.items()}
 
-    def _order(self) -> dict[str, dict[str, object]]:
+    def _order(self) -> dict[str, dict[str, Any]]:
         """What the header says of each tensor, in the order in which the library puts them: asked with empty ones."""
         empty = {
             f"{variant}/{name}": torch.empty(0, dtype=dtype)
