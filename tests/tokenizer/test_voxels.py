@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from copilot4d.errors import UsageError
+from copilot4d.tokenizer.point_keys import fingerprint_bits, keyed_by_tensors, keyed_points
 from copilot4d.tokenizer.voxels import PointBatch, VoxelPointNet, voxelise
 from tests.tokenizer.clouds import SMALL, random_sweep, sweep_of
 
@@ -50,6 +51,29 @@ def test_the_order_of_points_changes_not_one_bit():
     a, b = (voxelise(PointBatch.of([s]), SMALL) for s in (sweep, shuffled))
     assert torch.equal(a.offsets, b.offsets)
     assert torch.equal(net(a), net(b))
+
+
+def test_one_pass_over_the_points_and_tensors_give_the_same_bits():
+    sweep = random_sweep(3000, seed=4)
+    odd = [
+        (-4, -2, -1),
+        (-0.0, 0, 0),
+        (0, 0, 0),
+        (4, 0, 0),
+        (np.nan, 0, 0),
+        (0, -np.inf, 0),
+        (1e30, 0, 0),
+        (3.9999998, 0, 0),
+    ]
+    batch = PointBatch.of([sweep, sweep_of(odd), sweep_of([])])
+    bits = fingerprint_bits(batch.count, SMALL)
+    assert bits >= 30
+    once = keyed_points(batch.points, batch.scenes, SMALL, bits)
+    expected = keyed_by_tensors(batch.points, batch.scenes, SMALL, bits)
+    assert torch.equal(once.keys, expected.keys)
+    assert torch.equal(once.offsets, expected.offsets)
+    assert len(once.keys.unique()) == len(once.keys) - 1  # 0 and -0 are one point
+    assert (once.keys >= 0).all()
 
 
 def test_features_are_the_normalised_sum_not_the_mean_or_maximum():

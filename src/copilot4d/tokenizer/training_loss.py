@@ -48,13 +48,13 @@ def training_pass(
         position = network_position(voxels, config.backbone.patch, config.skipping)
         losses["occupancy"] = occupancy_loss(scene.coarse_logits, position, config.losses.occupied_weight)
     if tokenizer.feature_grid is not None:
-        losses |= _rendering_losses(tokenizer, scene, voxels, batch, offsets, noise)
+        losses |= rendering_losses(tokenizer, scene, voxels, batch, offsets, noise)
     weights = {name: getattr(config.losses, name) for name in losses}
     total = torch.stack([weights[name] * value for name, value in losses.items()]).sum()
     return TrainingPass(losses={"total": total, **losses}, features=features.detach(), tokens=quantised.tokens)
 
 
-def _rendering_losses(
+def rendering_losses(
     tokenizer: Tokenizer,
     scene: Scene,
     voxels: Voxels,
@@ -62,6 +62,7 @@ def _rendering_losses(
     offsets: Tensor | None,
     noise: torch.Generator | None,
 ) -> dict[str, Tensor]:
+    """The losses on rays, each a mean over scenes; the arguments are those of `training_pass`."""
     config, rays, true_m = tokenizer.config, batch.rays, batch.true_depths_m
     assert tokenizer.feature_grid is not None
     mask = None

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from copilot4d.errors import UsageError
 from copilot4d.geometry import Sweep, VoxelGrid
+from copilot4d.tokenizer.point_keys import fingerprint_bits, keyed_points
+from copilot4d.tokenizer.point_sums import relu_sums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,36 +60,17 @@ class Voxels:
 
 def voxelise(batch: PointBatch, grid: VoxelGrid) -> Voxels:
     """Which voxels hold points. Points outside the grid, on its upper edges, or not finite are left out."""
-    shape = torch.tensor(grid.shape, device=batch.points.device)
-    # float64, as VoxelGrid computes: the two must agree on which side of an edge a point lies.
-    minimum = torch.tensor(grid.minimum, dtype=torch.float64, device=batch.points.device)
-    size = torch.tensor(grid.cell_size, dtype=torch.float64, device=batch.points.device)
-    scaled = (batch.points.double() - minimum) / size
-    inside = ((scaled >= 0) & (scaled < shape)).all(dim=-1)
-    scaled, points, scenes = scaled[inside], batch.points[inside], batch.scenes[inside]
-    cell = scaled.floor()
-    x, y, z = cell.long().unbind(-1)
-    flat = ((scenes * grid.shape[0] + x) * grid.shape[1] + y) * grid.shape[2] + z
-    order = _canonical_order(flat, points, batch.count * grid.cells)
-    voxels, voxel_of_point = torch.unique_consecutive(flat[order], return_inverse=True)
-    offsets = (scaled - cell - 0.5).float()[order]
-    return Voxels(grid=grid, count=batch.count, flat=voxels, offsets=offsets, voxel_of_point=voxel_of_point)
+    bits = fingerprint_bits(batch.count, grid)
+    keys, offsets = keyed_points(batch.points, batch.scenes, grid, bits)
+    order = _ascending(keys)
+    voxels, voxel_of_point = torch.unique_consecutive(keys[order] >> bits, return_inverse=True)
+    return Voxels(grid=grid, count=batch.count, flat=voxels, offsets=offsets[order], voxel_of_point=voxel_of_point)
 
 
-def _canonical_order(flat: Tensor, points: Tensor, cells: int) -> Tensor:
-    """(N,) an order by voxel, and within a voxel by a fingerprint of the point: the same for any permutation.
-
-    Both share one 63-bit key, so that one sort does it. Two points of a voxel whose fingerprints meet (they have 30
-    bits or more) could still swap; a sum of the two would not notice.
-    """
-    x, y, z = (points + 0.0).contiguous().view(torch.int32).long().unbind(-1)  # + 0.0 makes -0 and 0 one number
-    mixed = x * 0x2545F4914F6CDD1D + y * 0x1B873593CC9E2D51 + z * 0x5851F42D4C957F2D  # int64 wraps around
-    mixed = (mixed ^ (mixed >> 29)) * 0x369DEA0F31A53F85
-    bits = 63 - cells.bit_length()
-    key = (flat << bits) | ((mixed >> (64 - bits)) & ((1 << bits) - 1))
-    if key.device.type == "cpu":
-        return torch.from_numpy(np.argsort(key.numpy()))  # vectorised: several times faster than torch's
-    return torch.argsort(key)
+def _ascending(keys: Tensor) -> Tensor:
+    if keys.device.type == "cpu":
+        return torch.from_numpy(np.argsort(keys.numpy()))  # vectorised: several times faster than torch's
+    return torch.argsort(keys)
 
 
 def segment_sum(rows: Tensor, segment: Tensor, count: int) -> Tensor:
@@ -108,6 +90,7 @@ class VoxelPointNet(nn.Module):
 
     def forward(self, voxels: Voxels) -> Tensor:
         """(V, C) a feature of each occupied voxel."""
-        of_points = self.leave(functional.relu(self.enter(2 * voxels.offsets)))
-        result: Tensor = self.norm(segment_sum(of_points, voxels.voxel_of_point, len(voxels.flat)))
+        enter, points = self.enter, 2 * voxels.offsets
+        sums = relu_sums(points, enter.weight, enter.bias, voxels.voxel_of_point, len(voxels.flat))
+        result: Tensor = self.norm(self.leave(sums))  # a linear layer of a sum is the sum of a linear layer
         return result
