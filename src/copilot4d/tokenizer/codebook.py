@@ -143,6 +143,11 @@ class Codebook(nn.Module):
             reinitialised=reinitialise,
         )
 
+    def begin_trained(self) -> None:
+        """The codes are those of a trained tokenizer, but bank and counters are not: neither warm up nor start anew."""
+        self.iterations.fill_(self.config.warm_up)
+        self.made.fill_(1)
+
     @property
     def full(self) -> bool:
         """Whether the memory bank has been filled once."""

@@ -163,6 +163,21 @@ def load_pretrained(folder: str | Path, *, kind: str) -> Pretrained:
         sha256 = open_sealed(folder, kind=KIND, version=VERSION).files["model.safetensors"]
     else:
         sha256 = sha256_of(folder / "model.safetensors")
+    path, stated = folder / "config.json", stated_config(folder)
+    if stated.get("kind") != kind:
+        raise _bad(path, "kind", repr(kind), repr(stated.get("kind")), f"pass a folder with a {kind}")
+    conventions = stated.get("conventions") or {}
+    for name, value in CONVENTIONS.items():
+        if conventions.get(name) != value:
+            raise _bad(path, f"conventions.{name}", value, repr(conventions.get(name)), "use other weights")
+    return Pretrained(
+        path=folder, kind=kind, config=stated["config"], conventions=conventions, sha256=sha256,
+        left_out=tuple(stated["left_out"]),
+    )  # fmt: skip
+
+
+def stated_config(folder: Path) -> dict[str, Any]:
+    """What config.json of a pretrained folder states: kind, config, conventions, and `left_out`, a list of names."""
     path = folder / "config.json"
     if path.stat().st_size > MAX_CONFIG_BYTES:
         raise _bad(path, "size", f"at most {MAX_CONFIG_BYTES} bytes", f"{path.stat().st_size}", "pass another folder")
@@ -172,19 +187,10 @@ def load_pretrained(folder: str | Path, *, kind: str) -> Pretrained:
         raise _bad(path, "JSON", "a configuration", str(error), "copy the folder again") from error
     if not isinstance(stated, dict) or not isinstance(stated.get("config"), dict):
         raise _bad(path, "config", "kind, config and conventions", "something else", "pass a copilot4d folder")
-    if stated.get("kind") != kind:
-        raise _bad(path, "kind", repr(kind), repr(stated.get("kind")), f"pass a folder with a {kind}")
-    conventions = stated.get("conventions") or {}
-    for name, value in CONVENTIONS.items():
-        if conventions.get(name) != value:
-            raise _bad(path, f"conventions.{name}", value, repr(conventions.get(name)), "use other weights")
     left_out = stated.get("left_out", [])
     if not isinstance(left_out, list) or not all(isinstance(name, str) for name in left_out):
         raise _bad(path, "left_out", "a list of names", repr(left_out)[:60], "copy the folder again")
-    return Pretrained(
-        path=folder, kind=kind, config=stated["config"], conventions=conventions, sha256=sha256,
-        left_out=tuple(left_out),
-    )  # fmt: skip
+    return {**stated, "left_out": left_out}
 
 
 def _in_dtype(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:

@@ -12,8 +12,9 @@ from copilot4d.config import differences, to_mapping
 from copilot4d.errors import DataError, TrainingError, UsageError
 from copilot4d.training.checkpoint import Checkpoint, CheckpointStore, RunIdentity, open_checkpoint, read_tensors
 from copilot4d.training.counter import counter_seed
-from copilot4d.training.distributed import World, broadcast_module_state
+from copilot4d.training.distributed import World, broadcast_module_state, named_state
 from copilot4d.training.precision import Precision, choose_precision
+from copilot4d.training.pretrained import stated_config
 from copilot4d.training.settings import TrainingConfig
 from copilot4d.training.state import load_model
 from copilot4d.training.task import TrainingTask
@@ -100,19 +101,26 @@ def agree_on_precision(
 def initialise_from(model: nn.Module, source: Path, world: World, report: Callable[[str], None]) -> None:
     """Weights of a checkpoint, of a run's newest checkpoint, or of a pretrained folder; averaged ones where there are.
 
-    Step, moments and data order start anew: this is for fine-tuning.
+    Step, moments and data order start anew: this is for fine-tuning. What a pretrained folder left out because using
+    the model does not need it (a codebook's bank) stays as it is; modules with a `begin_trained` method are told.
     """
-    tensors, trouble = None, ""
+    tensors, left_out, trouble = None, list[str](), ""
     if world.is_first:
         try:
-            tensors = weights_of(source)
+            tensors, left_out = weights_of(source), left_out_of(source)
         except DataError as error:
             if world.size == 1:
                 raise
             trouble = str(error)
     if trouble := world.broadcast_json(trouble):
         raise TrainingError(trouble)
+    left_out = world.broadcast_json(left_out)
+    if tensors is not None:
+        tensors = {name: tensor for name, tensor in named_state(model) if name in left_out} | tensors
     load_model(model, tensors, world, source)
+    for module in model.modules() if left_out else ():
+        if hasattr(module, "begin_trained"):
+            module.begin_trained()  # type: ignore[operator]
     report(f"starting from the weights of {source}")
 
 
@@ -131,6 +139,11 @@ def weights_of(source: Path) -> dict[str, torch.Tensor]:
     raise DataError(source, "weights", expected="a run, a checkpoint or a folder with model.safetensors",
                     found="none of these",
                     remedy="pass such a folder; pickled weights (.pt, .bin, .ckpt) are never read")  # fmt: skip
+
+
+def left_out_of(source: Path) -> list[str]:
+    """Names of the tensors that a pretrained folder says it left out; none in runs and checkpoints."""
+    return stated_config(source)["left_out"] if (source / "config.json").is_file() else []
 
 
 def _averaged(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
