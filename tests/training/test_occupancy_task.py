@@ -21,7 +21,8 @@ from copilot4d.training.load_occupancy_4d import load_occupancy_4d
 from copilot4d.training.occupancy_scores import score_forecasts
 from copilot4d.training.occupancy_task import OccupancyTask, OccupancyTraining, clip_mean, future_rays
 from tests.support.scenes import make_drive
-from tests.training.toy import Heard, ToyTask, toy_config
+from tests.training.small_runs import quiet_config, state_after
+from tests.training.toy import ToyTask, toy_config
 
 TINY = occupancy_4d_preset("tiny")
 SMALL = OccupancyTraining(model=dataclasses.replace(TINY, dims=(8, 8)), rays_per_frame=60)
@@ -148,30 +149,26 @@ def test_empty_sweeps_among_the_samples_do_not_stop_training():
 
 
 def config_of(run, **changes) -> TrainingConfig:
-    recipe = Recipe(batch=4, warmup_steps=2, cosine_steps=4, clip_norm=1.0)
-    given = {"workers": 0, "precision": "fp32", "device": "cpu", "tensorboard": False, "save_every": 99,
-             "log_every": 1, "evaluate_every": None, "seed": 3}  # fmt: skip
-    return TrainingConfig(recipe=recipe, run=run, **(given | changes))
+    return quiet_config(run, Recipe(batch=4, warmup_steps=2, cosine_steps=4, clip_norm=1.0), **changes)
 
 
-def state_after(run, **changes) -> dict[str, torch.Tensor]:
-    result = train(small_task(), config_of(run, **changes), Heard())
-    return open_checkpoint(result.checkpoint).tensors("model")
+def after(run, **changes) -> dict[str, torch.Tensor]:
+    return state_after(small_task(), config_of(run, **changes))
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    return state_after(tmp_path_factory.mktemp("whole"))
+    return after(tmp_path_factory.mktemp("whole"))
 
 
 def test_two_passes_per_update_give_the_same_weights(whole, tmp_path):
-    for name, value in state_after(tmp_path, accumulation=2).items():
+    for name, value in after(tmp_path, accumulation=2).items():
         torch.testing.assert_close(value, whole[name], rtol=1e-3, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(whole, tmp_path):
-    state_after(tmp_path, max_steps=3)
-    resumed = state_after(tmp_path)
+    after(tmp_path, max_steps=3)
+    resumed = after(tmp_path)
     assert all(torch.equal(resumed[name], value) for name, value in whole.items())
 
 

@@ -12,13 +12,14 @@ from copilot4d.cli.main import main
 from copilot4d.datasets import write_folder
 from copilot4d.errors import UsageError
 from copilot4d.presets import tiny
-from copilot4d.training import CheckpointStore, Recipe, SampleKey, StepCounter, TrainingConfig, open_checkpoint, train
+from copilot4d.training import CheckpointStore, Recipe, SampleKey, StepCounter, TrainingConfig, train
 from copilot4d.training.load_tokenizer import load_tokenizer
 from copilot4d.training.optimizer import undecayed_names
 from copilot4d.training.tokenizer_task import TokenizerTask, TokenizerTraining
 from tests.support.scenes import make_drive
 from tests.tokenizer.clouds import sweep_of
 from tests.training.processes import run_ranks
+from tests.training.small_runs import quiet_config, state_after
 from tests.training.toy import Heard, ToyTask, toy_config
 
 TINY = tiny().tokenizer
@@ -32,20 +33,16 @@ def small_task(held_out: bool = False) -> TokenizerTask:
 
 
 def config_of(run, **changes) -> TrainingConfig:
-    recipe = Recipe(batch=4, warmup_steps=2, cosine_steps=4, clip_norm=0.1)
-    given = {"workers": 0, "precision": "fp32", "device": "cpu", "tensorboard": False, "save_every": 99,
-             "log_every": 1, "evaluate_every": None, "seed": 3}  # fmt: skip
-    return TrainingConfig(recipe=recipe, run=run, **(given | changes))
+    return quiet_config(run, Recipe(batch=4, warmup_steps=2, cosine_steps=4, clip_norm=0.1), **changes)
 
 
-def state_after(run, **changes) -> dict[str, torch.Tensor]:
-    result = train(small_task(), config_of(run, **changes), Heard())
-    return open_checkpoint(result.checkpoint).tensors("model")
+def after(run, **changes) -> dict[str, torch.Tensor]:
+    return state_after(small_task(), config_of(run, **changes))
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    return state_after(tmp_path_factory.mktemp("whole"))
+    return after(tmp_path_factory.mktemp("whole"))
 
 
 def assert_same(found, expected):
@@ -58,7 +55,7 @@ def assert_same(found, expected):
 
 
 def test_two_passes_per_update_give_the_same_codebook_bank_and_weights(whole, tmp_path):
-    assert_same(state_after(tmp_path, accumulation=2), whole)
+    assert_same(after(tmp_path, accumulation=2), whole)
 
 
 def test_two_ranks_give_the_same_codebook_bank_and_weights(whole, tmp_path):
@@ -68,8 +65,8 @@ def test_two_ranks_give_the_same_codebook_bank_and_weights(whole, tmp_path):
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(whole, tmp_path):
-    state_after(tmp_path, max_steps=3)
-    resumed = state_after(tmp_path)
+    after(tmp_path, max_steps=3)
+    resumed = after(tmp_path)
     assert all(torch.equal(resumed[name], value) for name, value in whole.items())
 
 

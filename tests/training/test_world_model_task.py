@@ -28,6 +28,7 @@ from copilot4d.world_model import DiffusionConfig, Objective, SamplerConfig, Wor
 from tests.support.token_clips import random_clips
 from tests.tokenizer.clouds import tiny_tokenizer
 from tests.training.processes import run_ranks
+from tests.training.small_runs import quiet_config, state_after
 from tests.training.toy import Heard, ToyTask, toy_config
 from tests.world_model.models import random_poses, small_config, small_model
 
@@ -40,20 +41,18 @@ def small_task(held_out: bool = False, token_frame: str = "own", **changes) -> W
 
 
 def config_of(run, **changes) -> TrainingConfig:
-    recipe = Recipe(batch=4, warmup_steps=2, cosine_steps=3, clip_norm=5.0, learning_rate=1e-2)
-    given = {"workers": 0, "precision": "fp32", "device": "cpu", "tensorboard": False, "save_every": 99,
-             "log_every": 1, "evaluate_every": None, "seed": 3}  # fmt: skip
-    return TrainingConfig(recipe=recipe, run=run, **(given | changes))
+    return quiet_config(
+        run, Recipe(batch=4, warmup_steps=2, cosine_steps=3, clip_norm=5.0, learning_rate=1e-2), **changes
+    )
 
 
-def weights_after(run, **changes) -> dict[str, torch.Tensor]:
-    result = train(small_task(), config_of(run, **changes), Heard())
-    return open_checkpoint(result.checkpoint).tensors("model")
+def after(run, **changes) -> dict[str, torch.Tensor]:
+    return state_after(small_task(), config_of(run, **changes))
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    return weights_after(tmp_path_factory.mktemp("whole"))
+    return after(tmp_path_factory.mktemp("whole"))
 
 
 def assert_close(found, expected):
@@ -65,7 +64,7 @@ def assert_close(found, expected):
 
 
 def test_two_passes_per_update_give_the_same_weights(whole, tmp_path):
-    assert_close(weights_after(tmp_path, accumulation=2), whole)
+    assert_close(after(tmp_path, accumulation=2), whole)
 
 
 def test_two_ranks_give_the_same_weights_and_the_same_scores(whole, tmp_path):
@@ -84,8 +83,8 @@ def test_two_ranks_give_the_same_weights_and_the_same_scores(whole, tmp_path):
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(whole, tmp_path):
-    weights_after(tmp_path, max_steps=2)
-    resumed = weights_after(tmp_path)
+    after(tmp_path, max_steps=2)
+    resumed = after(tmp_path)
     assert all(torch.equal(resumed[name], value) for name, value in whole.items())
 
 
