@@ -10,11 +10,13 @@ import pytest
 import torch
 
 from copilot4d import load_forecaster, open_dataset, presets
+from copilot4d.cli.forecast_files import note_of
 from copilot4d.cli.main import main
 from copilot4d.datasets.folder_writer import write_kitti
 from copilot4d.datasets.point_files import read_points
 from copilot4d.datasets.windows import read_clip, window_at
 from copilot4d.evaluation import ScoreFile
+from copilot4d.geometry import Sweep
 from copilot4d.model_folder import ModelCards, save_model
 from copilot4d.tokenizer import Tokenizer
 from copilot4d.training.pretrained import ModelCard
@@ -77,6 +79,16 @@ def test_forecast_writes_every_future(kitti, model, tmp_path, capsys):
     assert "--setting 1s --roi-half 16 --every 10 --out scores.json" in said  # where the model sees, and not for hours
     assert main([*words, "--out", str(out), "--device", "cpu"]) == 0  # one future: the others must not stay behind
     assert not list(out.glob("alternative_*"))
+
+
+def test_pictures_compare_a_model_with_the_truth_as_far_as_it_sees():
+    near = np.array([[3.0, 4.0, 0.0], [-15.0, 15.9, 1.0]], dtype=np.float32)
+    far = np.array([[40.0, 0.0, 0.0], [0.0, -16.1, 0.0]], dtype=np.float32)
+    shifted = near + np.array([0.1, 0.0, 0.0], dtype=np.float32)
+    foreseen = Sweep(points=np.concatenate([shifted, far[:1] + 9]), world_from_lidar=np.eye(4), timestamp_ns=0)
+    true = Sweep(points=np.concatenate([near, far]), world_from_lidar=np.eye(4), timestamp_ns=0)
+    assert note_of(foreseen, true, 16.0) == "Chamfer 0.01 m² in ±16 m"
+    assert float(note_of(foreseen, true, None).split()[1]) > 10
 
 
 def test_evaluate_tells_of_several_futures(kitti, model, tmp_path, capsys):

@@ -70,7 +70,8 @@ def run(options: Options) -> int:
     paths = write_sweeps(options.out, forecast, options.format, track)
     pictures = []
     if options.pictures:
-        pictures = write_pictures(options.out, moment, route, forecast, forecaster.name, track)
+        seen_m = getattr(forecaster, "region_half_m", None)
+        pictures = write_pictures(options.out, moment, route, forecast, forecaster.name, track, seen_m)
     description = write_description(
         options.out, moment, route, forecast, paths,
         model=forecaster.name, data=str(options.data), setting=options.setting,

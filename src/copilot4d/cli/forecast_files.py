@@ -14,7 +14,7 @@ from copilot4d.datasets.point_files import write_points
 from copilot4d.errors import DataError, UsageError
 from copilot4d.evaluation import chamfer
 from copilot4d.forecaster import Forecast
-from copilot4d.geometry import Sweep, se3
+from copilot4d.geometry import Sweep, inside_box, se3
 from copilot4d.pictures import Frame, Look, Story, forecast_film, forecast_strip, write_gif, write_mp4, write_png
 from copilot4d.progress import Track
 
@@ -103,9 +103,14 @@ def write_description(
     return path
 
 
-def write_pictures(out: Path, moment: Moment, route: Route, forecast: Forecast, model: str, track: Track) -> list[Path]:
-    """A strip of all frames, and a film. The true sweeps are read for these alone."""
-    story = _story(moment, route, forecast, model)
+def write_pictures(
+    out: Path, moment: Moment, route: Route, forecast: Forecast, model: str, track: Track, seen_m: float | None = None
+) -> list[Path]:
+    """A strip of all frames, and a film. The true sweeps are read for these alone.
+
+    seen_m: a model that sees no further, to each side, is compared with the truth up to there.
+    """
+    story = _story(moment, route, forecast, model, seen_m)
     png, gif, mp4 = (out / name for name in PICTURES)
     strip = write_png(png, forecast_strip(story, Look(size=360)))
     count = len(story.past) + len(story.forecast)
@@ -114,7 +119,7 @@ def write_pictures(out: Path, moment: Moment, route: Route, forecast: Forecast, 
     return [strip, write_gif(gif, film, fps=fps), write_mp4(mp4, film, fps=fps)]
 
 
-def _story(moment: Moment, route: Route, forecast: Forecast, model: str) -> Story:
+def _story(moment: Moment, route: Route, forecast: Forecast, model: str, seen_m: float | None) -> Story:
     reference_ns = moment.past[-1].timestamp_ns
     truths = list(_truths(moment, route))
     way = np.concatenate([moment.past[-1].world_from_lidar[None], route.world_from_lidar])[:, :3, 3]
@@ -122,7 +127,7 @@ def _story(moment: Moment, route: Route, forecast: Forecast, model: str) -> Stor
         Frame(
             points=sweep.points,
             time_s=(int(timestamp_ns) - reference_ns) * 1e-9,
-            note=f"Chamfer {chamfer(sweep.points, truths[k].points):.2f} m²" if k < len(truths) else "",
+            note=note_of(sweep, truths[k], seen_m) if k < len(truths) else "",
         )
         for k, (sweep, timestamp_ns) in enumerate(zip(forecast.sweeps, route.timestamps_ns, strict=True))
     ]
@@ -145,6 +150,15 @@ def _story(moment: Moment, route: Route, forecast: Forecast, model: str) -> Stor
         model=model,
         heading=f"drive {moment.drive.name}, frame {moment.past_frames[-1]}",
     )
+
+
+def note_of(foreseen: Sweep, true: Sweep, seen_m: float | None) -> str:
+    """How near a forecast is to the truth: everywhere, or up to seen_m to each side."""
+    if seen_m is None:
+        return f"Chamfer {chamfer(foreseen.points, true.points):.2f} m²"
+    near = np.array([-seen_m, -seen_m, -np.inf, seen_m, seen_m, np.inf])
+    clouds = [sweep.points[inside_box(sweep.points, near)] for sweep in (foreseen, true)]
+    return f"Chamfer {chamfer(*clouds):.2f} m² in ±{seen_m:.0f} m"
 
 
 def _truths(moment: Moment, route: Route) -> Iterator[Sweep]:
