@@ -35,6 +35,7 @@ class Record:
 
     words: list[str]  # with placeholders
     inputs: dict[str, str]  # need -> fingerprint of its product
+    files: dict[str, str] = field(default_factory=dict)  # the small files that the command reads
     finished: bool = False
     given: str = ""  # where a product that was made elsewhere is
     seconds: float = 0.0  # of wall clock, over all attempts
@@ -69,7 +70,7 @@ class Book:
             return "to do"
         if record.given:
             return "given" if self.product(step).exists() else "to do"
-        if record.words != list(step.words) or record.inputs != self.inputs(step):
+        if (record.words, record.files) != (list(step.words), dict(step.files)) or record.inputs != self.inputs(step):
             return "outdated"
         if not record.finished:
             return "begun"
@@ -88,7 +89,8 @@ class Book:
         self.product(step).parent.mkdir(parents=True, exist_ok=True)
         old = self.record(step) or Record(words=[], inputs={})
         # A single look at drives for reporting stays remembered whatever is made again.
-        self._write(step, replace(old, words=list(step.words), inputs=self.inputs(step), finished=False, given=""))
+        command = {"words": list(step.words), "files": dict(step.files), "inputs": self.inputs(step)}
+        self._write(step, replace(old, **command, finished=False, given=""))
 
     def finish(self, step: Step, seconds: float, *, success: bool) -> None:
         """After its command."""

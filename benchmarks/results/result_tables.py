@@ -131,6 +131,7 @@ def _forecasts(table: Table, products: Products, link: Link) -> list[str]:
     if ratios:
         ours_label = next(row.label for row in table.rows if row.ours)
         parts.append(grid([f"{ours_label}, ROI Chamfer on", "divided by that of", "ratio", "95% interval"], ratios, 2))
+    if ratios and details:
         every = grid(["on", "model", "ahead", *(column.title for column in COLUMNS), "frames"], details, 3)
         parts.append(f"<details><summary>All columns for each frame ahead</summary>\n\n{every}\n\n</details>")
     return parts

@@ -22,7 +22,7 @@ TableKind = Literal["forecasts", "sampling", "several", "tokenizers", "whatif", 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One command. Its name is also the place below WORK of what it makes, where `makes` says nothing else."""
+    """One command, and all that is known of it before it runs."""
 
     name: str
     words: tuple[str, ...]  # the command with placeholders: copilot4d ..., or BENCHMARKS/script.py ...

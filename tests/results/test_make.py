@@ -115,6 +115,15 @@ def test_another_command_makes_a_score_again(machine):
     assert machine.ran == ["a", "a"]
 
 
+def test_other_settings_make_a_score_again_though_the_command_is_the_same(machine):
+    run(machine, "--only", "a")
+    plan = small_plan()
+    changed = Plan({**plan.steps, "a": replace(plan.steps["a"], files={"settings/a.yaml": "x: 2\n"})}, plan.tables)
+    assert run(machine, "--only", "a", plan=changed) == 0
+    assert machine.ran == ["a", "a"]
+    assert (machine.work / "settings/a.yaml").read_text() == "x: 2\n"
+
+
 def test_where_the_folder_stands_does_not_matter(machine, tmp_path):
     run(machine, "--only", "a")
     moved = tmp_path / "moved"
