@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from types import SimpleNamespace
+
 import pytest
 
 from copilot4d.cli import view
@@ -47,6 +50,31 @@ def test_it_says_where_it_is_and_ends_at_ctrl_c(log, tmp_path, monkeypatch, caps
     assert "viser" not in seen[0]
     assert "Next: copilot4d evaluate --model copy_last" in capsys.readouterr().out
     assert not out.exists(), "nothing is written that was not saved"
+
+
+@pytest.mark.parametrize(("installed", "model"), [(True, "mini"), (False, "ray_tracing")])
+def test_the_shipped_model_imagines_unless_it_is_not_there(log, monkeypatch, capsys, installed, model):
+    begun, loaded = [], []
+
+    @contextmanager
+    def serving(start, library, **options):
+        begun.append((start.model, library.models))
+        yield SimpleNamespace(url="http://127.0.0.1:1")
+
+    def load(options):
+        loaded.append(options.model)
+        return SimpleNamespace(limits="It sees 3 m.")
+
+    monkeypatch.setattr("copilot4d.studio.server.serving", serving)
+    monkeypatch.setattr(view, "_wait", lambda: None)
+    monkeypatch.setattr(view, "_is_there", lambda name: installed)
+    monkeypatch.setattr(view, "load", load)
+    assert main(["view", "--data", str(log)]) == 0
+    baselines = ("copy_last", "ray_tracing", "ray_tracing_recent")
+    expected = ("mini", *baselines) if installed else (model, *(name for name in baselines if name != model))
+    assert begun == [(model, expected)]
+    assert loaded == [model]
+    assert "It sees 3 m." in capsys.readouterr().out
 
 
 def test_listening_to_others_is_warned_of(log, monkeypatch, capsys):

@@ -60,10 +60,6 @@ def run(options: Options) -> int:
     from copilot4d.studio.server import is_loopback, serving
     from copilot4d.studio.view import Start
 
-    library = Library(
-        models=(model, *shipped, *BASELINES), load=lambda name: load(replace(options, model=name))
-    )  # fmt: skip
-    tell_limits(library.forecaster(model))
     dataset = open_dataset(options.data)
     if options.drive is not None:
         dataset.select([options.drive])
@@ -74,6 +70,10 @@ def run(options: Options) -> int:
         ).checked(),
         may_open=is_loopback(options.host),
     )  # fmt: skip
+    library = Library(
+        models=(model, *shipped, *BASELINES), load=lambda name: load(replace(options, model=name))
+    )  # fmt: skip
+    tell_limits(library.forecaster(model))
     if not start.may_open:
         _warn(options)
     with serving(start, library, host=options.host, port=options.port) as studio:
