@@ -89,8 +89,9 @@ class Book:
         self.product(step).parent.mkdir(parents=True, exist_ok=True)
         old = self.record(step) or Record(words=[], inputs={})
         # A single look at drives for reporting stays remembered whatever is made again.
-        command = {"words": list(step.words), "files": dict(step.files), "inputs": self.inputs(step)}
-        self._write(step, replace(old, **command, finished=False, given=""))
+        words, files = list(step.words), dict(step.files)
+        new = replace(old, words=words, files=files, inputs=self.inputs(step), finished=False, given="")
+        self._write(step, new)
 
     def finish(self, step: Step, seconds: float, *, success: bool) -> None:
         """After its command."""
