@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from dataclasses import replace
 
@@ -88,3 +89,30 @@ def test_the_tokenizers_rays_and_samples_count(costs):
     few, many = costs.tokenizer_cost(config, rays=10), costs.tokenizer_cost(config, rays=110)
     per_sample = 2 * (config.feature_grid.channels * config.feature_grid.hidden + config.feature_grid.hidden)
     assert many.flop - few.flop == 3 * 100 * config.rendering.max_samples * per_sample
+
+
+@pytest.mark.slow
+def test_the_page_has_the_counted_numbers(costs):
+    """docs/costs.md: what a sample takes, and the row of the A100, are what the script says today."""
+    page = (REPOSITORY / "docs" / "costs.md").read_text()
+    config = presets.paper()
+    counted = (
+        costs.tokenizer_cost(config.tokenizer, costs.RAYS_PER_SWEEP["paper"]),
+        costs.world_model_cost(config.world_model),
+    )
+    recipes = (costs.TOKENIZER_RECIPES["paper"], costs.WORLD_MODEL_RECIPES["paper"])
+    rows = {
+        "parameters": [cost.parameters / 1e6 for cost in counted],
+        "forward and backward": [cost.flop / 1e12 for cost in counted],
+        "weights, gradients, moments": [cost.state_bytes / 1e9 for cost in counted],
+        "activations of one sample, fp32": [cost.stored_bytes / 1e9 for cost in counted],
+        "the same with `activation_checkpointing: true`": [cost.checkpointed_bytes / 1e9 for cost in counted],
+        "the whole training": [c.flop * r.batch * r.steps / 1e18 for c, r in zip(counted, recipes, strict=True)],
+    }
+    for name, values in rows.items():
+        line = next(line for line in page.splitlines() if line.startswith(f"| {name} |"))
+        printed = [float(number) for number in re.findall(r"\| ([\d.]+)", line)]
+        assert printed == pytest.approx(values, rel=0.05, abs=0.05), name
+    line = next(line for line in page.splitlines() if line.startswith("| A100"))
+    hours = [costs.hours(c, r, 312e12, 0.25, False) for c, r in zip(counted, recipes, strict=True)]
+    assert [float(number) for number in re.findall(r"\| (\d+) h", line)] == pytest.approx(hours, rel=0.02)
