@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -22,6 +23,8 @@ from copilot4d.training.token_cache import TokenCache, TokenCacheConfig, open_to
 from copilot4d.training.tokenize_drives import BATCH, ClipEncoder
 from copilot4d.training.write_token_cache import WrittenCache, write_token_cache
 from copilot4d.world_model.actions import TokenFrame
+
+PATIENCE = timedelta(days=7)  # ranks meet only when all drives are done, and some take hours longer than others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +82,7 @@ def run(options: Options) -> int:
         raise UsageError("--batch and --max-drives must be at least 1")
     if options.out.exists() and not options.out.is_dir():
         raise UsageError(f"--out {options.out} is a file; name a folder")
-    with open_world(options.device) as world:
+    with open_world(options.device, patience=PATIENCE) as world:
         loaded = load_tokenizer(options.tokenizer)
         if world.device.type == "cpu":
             keep_freed_memory()

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -112,8 +113,11 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 @contextlib.contextmanager
-def open_world(device: str = "auto") -> Iterator[World]:
-    """Join the ranks that torchrun started (RANK, WORLD_SIZE), or be alone. Leaves the group again if it joined it."""
+def open_world(device: str = "auto", *, patience: timedelta | None = None) -> Iterator[World]:
+    """Join the ranks that torchrun started (RANK, WORLD_SIZE), or be alone. Leaves the group again if it joined it.
+
+    patience: how long a rank waits for the others before it gives up; None is PyTorch's own half hour or less.
+    """
     chosen = choose_device(device)
     if dist.is_initialized():
         yield World(device=chosen, rank=dist.get_rank(), size=dist.get_world_size())
@@ -126,7 +130,8 @@ def open_world(device: str = "auto") -> Iterator[World]:
     # torchrun keeps one store over restarts: without a prefix of its own, a restarted rank would find dead addresses.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     backend = "nccl" if chosen.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=PrefixStore(f"attempt_{attempt}", store), rank=rank, world_size=size)
+    prefixed = PrefixStore(f"attempt_{attempt}", store)
+    dist.init_process_group(backend, store=prefixed, rank=rank, world_size=size, timeout=patience)
     try:
         yield World(device=chosen, rank=dist.get_rank(), size=size)
     finally:
