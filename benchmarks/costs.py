@@ -102,7 +102,7 @@ def counted(model: nn.Module, run: Callable[[], Tensor]) -> Cost:
     """Forward and backward once, with an eye on every block."""
     kept: dict[int, Tensor] = {}  # storages, each once; alive, so that no address is used twice
     known = {t.untyped_storage()._cdata for t in (*model.parameters(), *model.buffers())}
-    total, outside, inputs, largest, depth = 0, 0, 0, 0, 0
+    total, outside, inputs, largest, began, in_block = 0, 0, 0, 0, 0, False
 
     def pack(tensor: Tensor) -> Tensor:
         nonlocal total, outside
@@ -110,19 +110,17 @@ def counted(model: nn.Module, run: Callable[[], Tensor]) -> Cost:
         if storage._cdata not in known and storage._cdata not in kept:
             kept[storage._cdata] = tensor.detach()
             total += storage.nbytes()
-            outside += 0 if depth else storage.nbytes()
+            outside += 0 if in_block else storage.nbytes()
         return tensor
 
-    began = 0
-
     def enter(_: nn.Module, given: tuple[Tensor, ...]) -> None:
-        nonlocal depth, inputs, began
-        depth, began = 1, total
+        nonlocal in_block, inputs, began
+        in_block, began = True, total
         inputs += given[0].numel() * given[0].element_size()
 
     def leave(*_: object) -> None:
-        nonlocal depth, largest
-        depth, largest = 0, max(largest, total - began)
+        nonlocal in_block, largest
+        in_block, largest = False, max(largest, total - began)
 
     for block in model.modules():
         if isinstance(block, SwinBlock | TemporalBlock):
