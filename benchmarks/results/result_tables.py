@@ -144,11 +144,14 @@ def _sampling(table: Table, products: Products, link: Link) -> list[str]:
     for group, rows in _groups(table).items():
         scores = group_scores(rows, products)
         by_place = {(row.ours, row.columns["schedule"], row.columns["K"]): scores[row.step] for row in rows}
-        named = {(row.ours, row.columns["schedule"]): row for row in rows}
-        for (ours, schedule), row in named.items():
+        named: dict[tuple[bool, str], list[Row]] = {}
+        for row in rows:
+            named.setdefault((row.ours, row.columns["schedule"]), []).append(row)
+        for (ours, schedule), alike in named.items():
             found = [by_place[ours, schedule, k] for k in counts]
             cells = [number(s.metrics["chamfer_roi"] if s else None) for s in found]
-            lines.append([group, _label(row, products), schedule, *cells])
+            label = max((_label(row, products) for row in alike), key=len)  # with a mark if any of them needs it
+            lines.append([group, label, schedule, *cells])
         own = [ratio(by_place[True, "paper", k], by_place[False, "maskgit", k]).cells()[0] for k in counts]
         lines.append([group, "ratio", "each its own", *own])
     return [grid(["ROI Chamfer (m²) on", "model", "schedule", *(f"K = {k}" for k in counts)], lines, 3)]
@@ -232,7 +235,7 @@ def _pictures(table: Table, products: Products, link: Link) -> list[str]:
         found = products.pictures(row.step)
         parts.append(f"**{_label(row, products)}**" + ("" if found else f": {NONE}"))
         for file, caption in found or []:
-            parts += [f"![{caption}]({link(file)})", caption]
+            parts += [f"![{caption.partition(':')[0]}]({link(file)})", caption]
     return parts
 
 

@@ -156,6 +156,8 @@ def test_sampling_by_hand(tmp_path):
     plan = plan_of("sampling", *rows)
     for step, value in (("we_paper_2", 0.3), ("we_paper_10", 0.2), ("maskgit_maskgit_10", 0.4)):
         scores(value).write(tmp_path / step)
+    made = [name for name in plan.steps if name != "maskgit_maskgit_10"]
+    assert "| g | maskgit † | maskgit | - | 0.400 |" in rendered(plan.tables["t"], products(plan, tmp_path, *made))
     text = rendered(plan.tables["t"], products(plan, tmp_path, *plan.steps))
     assert "| ROI Chamfer (m²) on | model | schedule | K = 2 | K = 10 |" in text
     assert "| g | we | paper | 0.300 | 0.200 |" in text
@@ -233,13 +235,13 @@ def test_pictures_are_linked_with_their_captions(tmp_path):
     plan = plan_of("pictures", Row(label="street", step="f/test"), Row(label="gone", step="gone"), step_kind="pictures")
     (tmp_path / "work" / "f" / "test").mkdir(parents=True)
     (tmp_path / "work" / "f" / "test" / "1.png").write_bytes(b"png")
-    entries = {"pictures": [{"file": "1.png", "caption": "why"}]}
+    entries = {"pictures": [{"file": "1.png", "caption": "where: why"}]}
     (tmp_path / "work" / "f" / "test" / "failures.json").write_text(json.dumps(entries))
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- results:t -->\nold\n<!-- /results:t -->\nb\n")
     assert main(["--work", str(tmp_path / "work"), "--update", str(page)], plan=plan) == 0
     text = page.read_text()
-    assert "![why](images/f_test_1.png)\n\nwhy" in text
+    assert "![where](images/f_test_1.png)\n\nwhere: why" in text
     assert (tmp_path / "images" / "f_test_1.png").read_bytes() == b"png"
     assert "**gone**: -" in text
     assert "old" not in text
