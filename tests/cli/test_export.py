@@ -71,6 +71,12 @@ def test_two_runs_become_one_model(runs, tmp_path, capsys):
     assert f"--model {tmp_path / 'mine'}" in capsys.readouterr().out
 
 
+def test_a_folder_that_is_called_as_shipped_weights_are(runs, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert export(runs[0], "mini") == 0
+    assert "evaluate --model ./mini " in capsys.readouterr().out  # not the shipped model of that name
+
+
 def test_half_precision_and_names(runs, tmp_path):
     assert export(runs[0], tmp_path / "half", "--precision", "fp16", "--name", "small", "--title", "Small one") == 0
     assert load_forecaster(tmp_path / "half").name == "small"

@@ -80,7 +80,8 @@ def run(options: Options) -> int:
     )
     total = sum(path.stat().st_size for path in options.out.rglob("*") if path.is_file())
     console.print(f"Wrote {options.out}: {total / 1e6:.1f} MB in {options.precision}", markup=False, highlight=False)
-    model = shlex.quote(str(options.out))
+    place = str(options.out)
+    model = shlex.quote(place if "/" in place else f"./{place}")  # a bare word could be the name of a shipped model
     next_step(f"copilot4d evaluate --model {model} --data street-v1/val --setting 1s --every 12 --out scores.json")
     return 0
 
