@@ -24,7 +24,7 @@ ALLOWED = {
     "evaluation": BASE | {"forecaster", "datasets"},
     "pictures": {"errors", "geometry"},
     "baselines": BASE | {"forecaster", "rendering"},
-    "layers": {"errors"},
+    "layers": {"errors", "compiled"},
     "rendering": BASE,
     "tokenizer": BASE | {"layers", "rendering"},
     "world_model": BASE | {"layers"},

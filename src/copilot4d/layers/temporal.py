@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from copilot4d.errors import UsageError
-from copilot4d.layers.feed_forward import FeedForward
+from copilot4d.layers.feed_forward import FeedForward, add_residual
+from copilot4d.layers.temporal_kernels import causal_attention, causal_self_attention, loops_apply
 
 
 class KeyValueCache:
@@ -67,18 +68,37 @@ class TemporalAttention(nn.Module):
     def forward(self, x: Tensor, *, alone: int, cache: KeyValueCache | None = None) -> Tensor:
         """(B, T, N, C) -> (B, T, N, C)."""
         seeing = x.shape[1] - alone
+        if loops_apply(x) and (cache is None or not torch.is_grad_enabled()):
+            mixed = self._in_loops(x, seeing, cache)
+        else:
+            mixed = self._in_products(x, seeing, cache)
+        result: Tensor = self.project(mixed)
+        return result
+
+    def _in_loops(self, x: Tensor, seeing: int, cache: KeyValueCache | None) -> Tensor:
+        """(B, T, N, C) -> (B, T, N, C) before the projection."""
+        if seeing == 0:
+            return functional.linear(x, self.qkv.weight.chunk(3)[2])  # a softmax over one frame is 1
+        qkv = self.qkv(x[:, :seeing])
+        if cache is None:
+            mixed = causal_self_attention(qkv, self.heads)
+        else:
+            q, k, v = qkv.chunk(3, dim=-1)
+            mixed = causal_attention(q, *cache.write(k, v), self.heads)
+        if seeing == x.shape[1]:
+            return mixed
+        return torch.cat([mixed, functional.linear(x[:, seeing:], self.qkv.weight.chunk(3)[2])], dim=1)
+
+    def _in_products(self, x: Tensor, seeing: int, cache: KeyValueCache | None) -> Tensor:
+        """(B, T, N, C) -> (B, T, N, C) before the projection."""
         query, key, value = self.qkv.weight.chunk(3)
         # Three products: each result then views as (B, N heads, T, C / heads), which one product's would not.
         v = functional.linear(x, value)
         if seeing == 0:
-            mixed = v  # a softmax over one frame is 1
-        else:
-            seen = x[:, :seeing]
-            mixed = self._causal(functional.linear(seen, query), functional.linear(seen, key), v[:, :seeing], cache)
-            if alone:
-                mixed = torch.cat([mixed, v[:, seeing:]], dim=1)
-        result: Tensor = self.project(mixed)
-        return result
+            return v
+        seen = x[:, :seeing]
+        mixed = self._causal(functional.linear(seen, query), functional.linear(seen, key), v[:, :seeing], cache)
+        return torch.cat([mixed, v[:, seeing:]], dim=1) if seeing < x.shape[1] else mixed
 
     def _causal(self, q: Tensor, k: Tensor, v: Tensor, cache: KeyValueCache | None) -> Tensor:
         """(B, T, N, C) three times -> (B, T, N, C), each frame over the cache's frames and those up to itself."""
@@ -109,8 +129,8 @@ class TemporalBlock(nn.Module):
 
     def forward(self, x: Tensor, *, alone: int = 0, cache: KeyValueCache | None = None) -> Tensor:
         """(B, T, N, C) -> (B, T, N, C); the last `alone` frames see only themselves and never enter the cache."""
-        x = x + self.attention(self.attention_norm(x), alone=alone, cache=cache)
-        return x + self.mlp(self.mlp_norm(x))  # type: ignore[no-any-return]
+        x = add_residual(x, self.attention(self.attention_norm(x), alone=alone, cache=cache))
+        return add_residual(x, self.mlp(self.mlp_norm(x)))
 
     def residual_outputs(self) -> Iterable[nn.Linear]:
         """The linear layers whose outputs are added to the main branch."""

@@ -15,7 +15,7 @@ from copilot4d.world_model.actions import Actions
 from copilot4d.world_model.model import WorldModel
 from copilot4d.world_model.objectives import Denoising
 
-LOGITS_AT_ONCE = 1 << 20  # about what fits a cache: the loss goes over logits several times
+LOGITS_AT_ONCE = 1 << 19  # about what fits a cache: the loss goes over logits several times
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
         loss, right = weight.new_zeros(()), weight.new_zeros(())
         mean = table.float().mean(0)
         to_features = torch.empty_like(features) if needed else None
-        to_table = torch.zeros_like(table, dtype=torch.float32) if needed else None
+        across = table.t().contiguous()  # (C, V): with it, and with a gradient that lies this way, products are faster
+        to_across = torch.zeros_like(across, dtype=torch.float32) if needed else None
         rows = max(1, LOGITS_AT_ONCE // len(table))
         for start in range(0, len(features), rows):
             part = slice(start, start + rows)
             x, w, column = features[part], weight[part], targets[part, None]
-            logits = (x @ table.t()).float()
+            logits = (x @ across).float()
             highest = logits.amax(-1, keepdim=True)
             true = logits.gather(-1, column)
             right += (w * (true >= highest)[:, 0]).sum()
@@ -81,15 +82,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
             average = (x.float() @ mean)[:, None]
             each = total.log() + highest - (1 - smoothing) * true - smoothing * average
             loss += (w * each[:, 0]).sum()
-            if to_features is not None and to_table is not None:
+            if to_features is not None and to_across is not None:
                 slope = logits.mul_(w[:, None] / total)  # w softmax, then w (softmax - (1 - s) at the target)
                 slope.scatter_add_(-1, column, -(1 - smoothing) * w[:, None])
                 slope = slope.to(features.dtype)
                 to_features[part] = slope @ table - smoothing * w[:, None] * mean
-                to_table += slope.t() @ x
-        if to_features is not None and to_table is not None:
-            to_table -= smoothing / len(table) * (weight @ features.float())
-            ctx.save_for_backward(to_features, to_table.to(table.dtype))
+                to_across += x.t() @ slope
+        if to_features is not None and to_across is not None:
+            to_across -= smoothing / len(table) * (weight @ features.float())[:, None]
+            ctx.save_for_backward(to_features, to_across.t().to(table.dtype).contiguous())
         ctx.mark_non_differentiable(right)
         return loss, right
 

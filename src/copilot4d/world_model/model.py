@@ -54,7 +54,7 @@ class WorldModelConfig:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Logits of one frame (B, H, W, V), with the past and without it."""
+    """One frame with the past and without it: logits (B, H, W, V), or the features (B, H, W, C) they are made of."""
 
     conditional: Tensor
     unconditional: Tensor | None
@@ -141,13 +141,20 @@ class WorldModel(nn.Module):
 
         With guidance the pass has one more frame: a copy at the same position in time, alone, with the null action.
         """
+        seen = self.predict_features(tokens, actions, cache, guidance=guidance)
+        unconditional = None if seen.unconditional is None else self.logits(seen.unconditional)
+        return Prediction(self.logits(seen.conditional), unconditional)
+
+    @torch.no_grad()
+    def predict_features(self, tokens: Tensor, actions: Actions, cache: UNetCache, *, guidance: bool) -> Prediction:
+        """`predict` before the logits, which are linear in what this gives: guidance may be done here for less."""
         frame = tokens[:, None]
         if not guidance:
-            return Prediction(self.logits(self.features(frame, actions, cache=cache)[:, 0]), None)
+            return Prediction(self.features(frame, actions, cache=cache)[:, 0], None)
         both = Actions(actions.motion.expand(-1, 2, 4, 4), actions.known.expand(-1, 2))
         positions = torch.full((2,), cache.length, device=tokens.device)
         features = self.features(frame.expand(-1, 2, -1, -1), both, alone=1, positions=positions, cache=cache)
-        return Prediction(self.logits(features[:, 0]), self.logits(features[:, 1]))
+        return Prediction(features[:, 0], features[:, 1])
 
     @torch.no_grad()
     def predict_alone(self, tokens: Tensor, position: int = 0) -> Tensor:

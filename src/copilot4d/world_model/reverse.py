@@ -33,7 +33,7 @@ def pick(probabilities: Tensor, uniform: Tensor) -> Tensor:
 
 def confidence(logits: Tensor, tokens: Tensor, uniform: Tensor, temperature: float) -> Tensor:
     """l_k, line 4 of Algorithm 2: log p(token) under the full logits, plus Gumbel(0, 1) noise times k / K."""
-    log_p = logits.gather(-1, tokens[..., None])[..., 0] - logits.logsumexp(-1)
+    log_p = logits.log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
     tiny = torch.finfo(torch.float64).tiny
     exponential = (-torch.log(uniform.double().clamp_min(tiny))).clamp_min(tiny)
     gumbel = -torch.log(exponential)

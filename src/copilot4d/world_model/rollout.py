@@ -132,10 +132,10 @@ def sample_frame(model: WorldModel, cache: UNetCache, actions: Actions, draws: D
     """The frame after the cache's past: (R, H, W) tokens. actions: (R, 1)."""
 
     def logits_of(x: Tensor) -> Tensor:
-        seen = model.predict(x, actions, cache, guidance=config.guidance != 0)
+        seen = model.predict_features(x, actions, cache, guidance=config.guidance != 0)
         if seen.unconditional is None:
-            return seen.conditional
-        return guide(seen.conditional, seen.unconditional, config.guidance)
+            return model.logits(seen.conditional)
+        return model.logits(guide(seen.conditional, seen.unconditional, config.guidance))  # logits are linear in them
 
     return _decode(model, logits_of, draws, config)
 
