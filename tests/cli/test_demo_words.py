@@ -29,12 +29,12 @@ def test_every_column_has_its_own_verdict_against_its_own_best_rival():
         "ray_tracing": scores(1.5, 2.0, 4.0, 0.4),
     }
     assert verdict("mini", means) == (
-        "mini is better than the best of the others in the median error of a ray (0.50 of copy_last's) and the mean "
-        "error in % of range (0.50 of copy_last's), and about as good in the mean error of a ray (0.99 of "
-        "copy_last's), and worse in Chamfer (2.00 of ray_tracing's)."
+        "mini is better than the best of the others in the median error of a ray (0.50 times copy_last's) and the mean "
+        "error in % of range (0.50 times copy_last's), and about as good in the mean error of a ray (0.99 times "
+        "copy_last's), and worse in Chamfer (2.00 times ray_tracing's)."
     )
     assert verdict("ray_tracing", means).startswith(
-        "ray_tracing is better than the best of the others in Chamfer (0.75 of copy_last's), and worse in the median"
+        "ray_tracing is better than the best of the others in Chamfer (0.75 times copy_last's), and worse in the median"
     )
 
 
@@ -43,7 +43,7 @@ def test_every_column_has_its_own_verdict_against_its_own_best_rival():
 )
 def test_what_is_nearly_even_is_called_even(own, how):
     assert verdict("a", {"a": scores(own, *[math.nan] * 3), "b": scores(1.0, *[math.nan] * 3)}).startswith(
-        f"a is {how} the best of the others in Chamfer ({own:.2f} of b's)"
+        f"a is {how} the best of the others in Chamfer ({own:.2f} times b's)"
     )
 
 

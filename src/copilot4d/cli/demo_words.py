@@ -29,15 +29,14 @@ WHY_BASELINES_ARE_STRONG = (
 def verdict(model: str, means: Mapping[str, Mapping[str, float]]) -> str:
     """Column by column: is the model better than the best of the others? {name: metrics} -> a sentence, or nothing.
 
-    >>> scores = {"roi_l1_median": 1.0, "roi_l1_mean": 3.0, "roi_absrel_mean": math.nan}
-    >>> verdict("a", {"a": {"chamfer_roi": 2.0, **scores}, "b": {"chamfer_roi": 4.0, **scores}})
-    "a is better than the best of the others in Chamfer (0.50 of b's), and about as good in the median error of a ray \
-(1.00 of b's) and the mean error of a ray (1.00 of b's)."
+    >>> others = {"roi_l1_median": math.nan, "roi_l1_mean": math.nan, "roi_absrel_mean": math.nan}
+    >>> verdict("a", {"a": {"chamfer_roi": 2.0, **others}, "b": {"chamfer_roi": 4.0, **others}})
+    "a is better than the best of the others in Chamfer (0.50 times b's)."
     """
     found: dict[str, list[str]] = {"better than": [], "about as good as": [], "worse than": []}
     for metric, ratio, rival in ratios(model, means):
         how = "about as good as" if abs(ratio - 1) < EVEN else "better than" if ratio < 1 else "worse than"
-        found[how].append(f"{SPOKEN[metric]} ({ratio:.2f} of {rival}'s)")
+        found[how].append(f"{SPOKEN[metric]} ({ratio:.2f} times {rival}'s)")
     said: list[str] = []
     for how, columns in found.items():
         if columns:
