@@ -1,4 +1,4 @@
-"""The two small networks that everything is made of besides attention, and what joins them to the main branch."""
+"""The two small networks that everything is made of besides attention."""
 
 from __future__ import annotations
 
@@ -19,11 +19,6 @@ class FeedForward(nn.Module):
         """(..., C) -> (..., C). The exact GELU: on CPU its tanh approximation is four times slower."""
         result: Tensor = self.project(functional.gelu(self.expand(x)))
         return result
-
-
-def add_residual(x: Tensor, branch: Tensor) -> Tensor:
-    """x + branch, in the memory of the branch, which nobody else may hold."""
-    return branch.add_(x) if branch.dtype == x.dtype else x + branch
 
 
 class Conditioning(nn.Module):

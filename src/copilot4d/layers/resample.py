@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from copilot4d.errors import UsageError
-from copilot4d.layers.feed_forward import add_residual
 
 
 def fold_patches(x: Tensor) -> Tensor:
@@ -70,4 +69,4 @@ class LevelMerging(nn.Module):
         """lower + what the upper level adds to it."""
         upsampled = unfold_patches(self.expand(upper))
         merged: Tensor = self.reduce(self.norm(torch.cat([upsampled, lower], dim=-1)))
-        return add_residual(lower, merged)
+        return lower + merged

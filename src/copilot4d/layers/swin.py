@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from copilot4d.layers.feed_forward import FeedForward, add_residual
+from copilot4d.layers.feed_forward import FeedForward
 from copilot4d.layers.windows import WindowGrid, relative_position_index, reorder, shift_mask
 
 
@@ -66,7 +66,9 @@ class WindowAttention(nn.Module):
         bias = table[relative_position_index(self.grid.window, table.device)].view(1, area, area, self.heads)
         bias = bias.permute(0, 3, 1, 2)
         mask = shift_mask(self.grid, table.device)
-        bias = (bias if mask is None else bias + mask.to(bias.dtype)).contiguous()  # kernels and sums read it in order
+        bias = bias.contiguous() if mask is None else bias + mask.to(bias.dtype)
+        if keep:
+            bias = bias.contiguous()  # as the fused kernels read it; in training the copy would cost more than it saves
         self._prepared = (table.detach().clone(), bias) if keep else None
         return bias
 
@@ -84,8 +86,8 @@ class SwinBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(F, N, C) in the order of `self.grid` -> (F, N, C) in that order."""
-        x = add_residual(x, self.attention(self.attention_norm(x)))
-        return add_residual(x, self.mlp(self.mlp_norm(x)))
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.mlp(self.mlp_norm(x))  # type: ignore[no-any-return]
 
     def residual_outputs(self) -> Iterable[nn.Linear]:
         """The linear layers whose outputs are added to the main branch."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from copilot4d.errors import UsageError
-from copilot4d.layers.feed_forward import FeedForward, add_residual
+from copilot4d.layers.feed_forward import FeedForward
 from copilot4d.layers.temporal_kernels import causal_attention, causal_self_attention, loops_apply
 
 
@@ -129,8 +129,8 @@ class TemporalBlock(nn.Module):
 
     def forward(self, x: Tensor, *, alone: int = 0, cache: KeyValueCache | None = None) -> Tensor:
         """(B, T, N, C) -> (B, T, N, C); the last `alone` frames see only themselves and never enter the cache."""
-        x = add_residual(x, self.attention(self.attention_norm(x), alone=alone, cache=cache))
-        return add_residual(x, self.mlp(self.mlp_norm(x)))
+        x = x + self.attention(self.attention_norm(x), alone=alone, cache=cache)
+        return x + self.mlp(self.mlp_norm(x))  # type: ignore[no-any-return]
 
     def residual_outputs(self) -> Iterable[nn.Linear]:
         """The linear layers whose outputs are added to the main branch."""
