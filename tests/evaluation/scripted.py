@@ -1,12 +1,14 @@
-"""Forecasters that know the answer, for tests of the runner."""
+"""Forecasters that know the answer and drives that cannot be read, for tests of the runner."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from scipy.spatial import cKDTree
 
+from copilot4d.errors import DataError
 from copilot4d.forecaster import Forecast
 from copilot4d.geometry import Drive, Rays, Sweep
 
@@ -41,3 +43,14 @@ def true_depths(sweep: Sweep, asked: Rays) -> np.ndarray:
     key = np.hstack([known.directions, known.origins])
     _, nearest = cKDTree(key).query(np.hstack([asked.directions, asked.origins]))
     return depths[nearest]
+
+
+def broken(drive: Drive, *frames: int) -> Drive:
+    """The drive with frames that cannot be read."""
+
+    def read(frame: int) -> Sweep:
+        if frame in frames:
+            raise DataError(f"{frame:06d}.bin", "points", expected="16 bytes a point", found="7", remedy="copy again")
+        return drive[frame]
+
+    return replace(drive, read=read)

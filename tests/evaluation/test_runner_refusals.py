@@ -11,9 +11,9 @@ from copilot4d.errors import DataError, ForecastError, ProtocolError, UsageError
 from copilot4d.evaluation import evaluate_dataset
 from copilot4d.evaluation.runner import BAD_SWEEP
 from copilot4d.forecaster import Forecast
-from copilot4d.geometry import Drive, Sweep
+from copilot4d.geometry import Drive
 from tests.evaluation.plain_drives import plain_drive
-from tests.evaluation.scripted import Oracle
+from tests.evaluation.scripted import Oracle, broken
 from tests.support.scenes import make_drive
 
 
@@ -65,15 +65,6 @@ def test_a_lone_sweep_has_no_spacing(drive):
     lone = plain_drive(1, np.array([[10.0, 0, 0]]))
     scores = evaluate_dataset(Oracle(drive), {"lone": lone, "toy": drive}, setting="1s", every=8)
     assert scores.frames_scored > 0
-
-
-def broken(drive: Drive, *frames: int) -> Drive:
-    def read(frame: int) -> Sweep:
-        if frame in frames:
-            raise DataError(f"{frame:06d}.bin", "points", expected="16 bytes a point", found="7", remedy="copy again")
-        return drive[frame]
-
-    return replace(drive, read=read)
 
 
 def test_a_bad_sweep_stops_the_run(drive):

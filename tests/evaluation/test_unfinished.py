@@ -11,8 +11,7 @@ from copilot4d.datasets import open_dataset, write_folder
 from copilot4d.errors import DataError
 from copilot4d.evaluation import ScoreFile, evaluate_dataset, unfinished
 from copilot4d.geometry import Drive, se3
-from tests.evaluation.scripted import Oracle
-from tests.evaluation.test_runner import broken
+from tests.evaluation.scripted import Oracle, broken
 from tests.support.scenes import make_drive
 
 
