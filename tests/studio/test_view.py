@@ -83,7 +83,7 @@ def test_a_window_opens_on_a_forecast_of_the_first_moment(studio):
         names = set(view.scene._sent)
         assert "/clouds/truth/5" in names
         assert sum(name.startswith("/clouds/future/") for name in names) >= 1
-        assert window.received > 1000
+        wait_for(lambda: window.received > 1000)
 
 
 def test_a_slider_makes_a_new_forecast_on_another_way(studio):

@@ -116,10 +116,13 @@ class StandingWorld:
         cache.length += tokens.shape[1]
         assert cache.length < self.config.frames
 
-    def predict(self, tokens, actions, cache, *, guidance):
+    def predict_features(self, tokens, actions, cache, *, guidance):
         after = torch.stack([self._next(row, m) for row, m in zip(cache.newest, actions.motion[:, 0], strict=True)])
-        logits = 50.0 * torch.nn.functional.one_hot(after, 2).float()
-        return Prediction(logits, logits if guidance else None)
+        features = torch.nn.functional.one_hot(after, 2).float()
+        return Prediction(features, features if guidance else None)
+
+    def logits(self, features):
+        return 50.0 * features
 
     def _next(self, tokens, motion):
         if self.config.token_frame == "reference":
