@@ -75,6 +75,23 @@ def test_a_ray_that_sees_nothing_answers_just_behind_the_exit():
     assert seen.samples == 0
 
 
+@pytest.mark.parametrize(("kind", "is_answered"), [("sum", False), ("normalised", True), ("median", True)])
+def test_a_ray_that_may_have_been_stopped_is_answered_there_by_depths_that_presume_it(kind, is_answered):
+    """It is no return of its own, but one that is asked about came back: from there rather than from the exit."""
+    tokenizer = oracle_tokenizer()
+    rendering = dataclasses.replace(tokenizer.config.rendering, depth=kind)
+    tokenizer.config = dataclasses.replace(tokenizer.config, rendering=rendering)
+    cell, grid = (50, 33, 6), tokenizer.feature_grid.grid
+    centre, scene = grid.centre_of(np.array(cell)), scene_with(tokenizer, [cell])
+    beside = [centre + np.array([0, share * grid.cell_size[1], 0]) for share in np.linspace(0.3, 1.2, 91)]
+    grazing = [tokenizer.render(scene, [ray_to(place)]) for place in beside]
+    seen = next(one for one in grazing if 0.02 < one.opacity[0] < 0.4)
+    assert not bool(seen.returned[0])
+    expected = seen.depth_m[0] if is_answered else seen.exit_m[0] + BEYOND_EXIT_M
+    assert seen.answered_m[0] == expected
+    assert bool(seen.answered_m[0] < np.linalg.norm(centre) + 1) == is_answered
+
+
 def test_a_given_mask_restricts_the_samples():
     tokenizer = oracle_tokenizer()
     scene = scene_with(tokenizer, [(50, 33, 6)])

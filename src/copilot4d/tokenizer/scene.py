@@ -10,6 +10,9 @@ from torch import Tensor
 from copilot4d.rendering import RayBatch
 
 BEYOND_EXIT_M = 0.05  # a ray without return ends this far behind the volume, so that no crop to it keeps the point
+# A ray that is asked about did come back: with a depth that is conditional on that (normalised or median), it is
+# answered wherever anything at all may have stopped it.
+SOME_OPACITY = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +35,13 @@ class Rendering:
     opacity: Tensor
     exit_m: Tensor
     returned: Tensor  # (R,) bool: opaque enough, and inside the volume
+    answered: Tensor  # (R,) bool: where a ray that is known to have come back was stopped inside the volume
     samples: int  # looked at, over all rays
 
     @property
     def answered_m(self) -> Tensor:
         """(R,) a depth for every ray: where nothing stopped it, just behind the volume's exit."""
-        return torch.where(self.returned, self.depth_m, self.exit_m + BEYOND_EXIT_M)
+        return torch.where(self.answered, self.depth_m, self.exit_m + BEYOND_EXIT_M)
 
     @property
     def points(self) -> Tensor:

@@ -20,7 +20,7 @@ from copilot4d.tokenizer.decoder import Decoder
 from copilot4d.tokenizer.encoder import Encoder
 from copilot4d.tokenizer.feature_grid import FeatureGrid
 from copilot4d.tokenizer.renderer import render_rays
-from copilot4d.tokenizer.scene import Rendering, Scene
+from copilot4d.tokenizer.scene import SOME_OPACITY, Rendering, Scene
 from copilot4d.tokenizer.skipping import CoarseBranch, mask_grid, predicted_mask
 from copilot4d.tokenizer.voxels import PointBatch, voxelise
 
@@ -114,9 +114,12 @@ class Tokenizer(nn.Module):
         depth = seen.depth_m
         entry, leave = rays.span(self.mask_grid)
         exit_m = torch.maximum(entry, leave)
-        returned = (seen.opacity >= config.min_opacity) & (seen.opacity > 0) & (depth <= exit_m)
+        inside = (seen.opacity > 0) & (depth <= exit_m)
+        # The un-normalised sum comes short of a surface that is half transparent: it answers for opaque rays alone.
+        enough = config.min_opacity if config.depth == "sum" else min(SOME_OPACITY, config.min_opacity)
         return Rendering(
-            rays=rays, depth_m=depth, opacity=seen.opacity, exit_m=exit_m, returned=returned, samples=samples
+            rays=rays, depth_m=depth, opacity=seen.opacity, exit_m=exit_m, samples=samples,
+            returned=inside & (seen.opacity >= config.min_opacity), answered=inside & (seen.opacity >= enough),
         )  # fmt: skip
 
     def look_at(self, scene: Scene, seed: int | None = 0) -> Tensor:
