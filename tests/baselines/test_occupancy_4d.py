@@ -21,7 +21,7 @@ from copilot4d.baselines.occupancy_4d import (
 from copilot4d.errors import ForecastError, UsageError
 from copilot4d.forecaster import Forecaster
 from copilot4d.geometry import Rays, Sweep, VoxelGrid, se3
-from copilot4d.rendering import RayBatch
+from copilot4d.rendering import BEYOND_EXIT_M, RayBatch
 
 TINY = occupancy_4d_preset("tiny")  # +-16 m x +-16 m x +-3 m, cells of 0.5 m, 2 + 2 frames, fold 2
 
@@ -194,19 +194,39 @@ def test_without_rays_the_pasts_beams_are_cast_and_those_without_return_dropped(
     assert len(nothing) == 0  # the sensor sees 5 m far, the wall is 8 m away
 
 
-def test_the_median_is_another_answer_than_the_expectation():
-    class Fog(Occupancy4d):
-        def forward(self, past: PastVoxels) -> torch.Tensor:
-            height, width = self.config.map_size
-            return torch.full((1, height, width, 2, 2, 2, 12), float(np.log(np.expm1(0.25))))  # 0.5 per metre
+class Fog(Occupancy4d):
+    """The same density everywhere, per metre."""
 
-    rays = Rays.from_origin(np.zeros(3), np.array([[1.0, 0, 0]]))
+    density = 0.5
+
+    def forward(self, past: PastVoxels) -> torch.Tensor:
+        height, width = self.config.map_size
+        return torch.full((1, height, width, 2, 2, 2, 12), float(np.log(np.expm1(self.density * 0.5))))
+
+
+def depths_in_fog(density: float) -> dict[str, float]:
+    rays = Rays.from_origin(np.zeros(3), np.array([[1.0, 0, 0]]))  # leaves the region after 16 m
     answers = {}
-    for depth in ("expected", "median"):
-        config = Occupancy4dConfig(**{**vars(TINY), "depth": depth})
-        answers[depth] = Occupancy4dForecaster(Fog(config)).forecast(PAST, later(0, 0, 0, 0)[None], [rays]).depths[0][0]
-    assert answers["expected"] == pytest.approx((1 - np.exp(-0.5 * 16)) / 0.5, rel=1e-4)
-    assert answers["median"] == pytest.approx(np.log(2) / 0.5, rel=1e-4)
+    for depth in ("expected", "normalised", "median"):
+        fog = Fog(Occupancy4dConfig(**{**vars(TINY), "depth": depth}))
+        fog.density = density
+        answers[depth] = Occupancy4dForecaster(fog).forecast(PAST, later(0, 0, 0, 0)[None], [rays]).depths[0][0]
+    return answers
+
+
+@pytest.mark.parametrize("density", [0.5, 0.01])  # the second stops 15% of the ray
+def test_expectation_and_what_presumes_a_return_are_different_answers(density):
+    answers = depths_in_fog(density)
+    stopped = 1 - np.exp(-density * 16)
+    expected = stopped / density
+    assert answers["expected"] == pytest.approx(expected, rel=1e-4)
+    assert answers["normalised"] == pytest.approx((expected - (1 - stopped) * 16) / stopped, rel=1e-3)
+    assert answers["median"] == pytest.approx(-np.log(1 - stopped / 2) / density, rel=1e-3)
+
+
+def test_a_ray_that_nothing_stops_ends_behind_the_region():
+    answers = depths_in_fog(1e-5)
+    assert answers["normalised"] == answers["median"] == pytest.approx(16 + BEYOND_EXIT_M)
 
 
 def test_it_speaks_the_protocol_and_refuses_what_it_cannot_do():
@@ -242,7 +262,7 @@ def test_the_mini_presets_region_and_voxels_are_those_of_the_mini_tokenizer():
         ({"blocks": (1,)}, "one value per level"),
         ({"fold": 0}, "at least 1"),
         ({"grid": VoxelGrid.from_bounds((-1, -1, -1), (1, 1, 1), shape=(30, 30, 4))}, r"must divide by .* = 4"),
-        ({"depth": "mode"}, "expected, median"),
+        ({"depth": "mode"}, "expected, normalised, median"),
         ({"min_opacity": 0.0}, "--min-opacity"),
     ],
 )

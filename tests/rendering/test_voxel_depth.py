@@ -71,7 +71,7 @@ def test_depths_through_fog_and_a_half_transparent_voxel_are_those_computed_by_h
     rays = rays_of((-2.0, 0.2, 0.1, 1, 0, 0))
     seen = render(logits_of(logit_for(fog)), rays, first(rays), GRID)
     assert seen.expected_m.item() == pytest.approx((1 - math.exp(-0.8 * 4)) / 0.8, rel=1e-5)
-    assert seen.median_m.item() == pytest.approx(math.log(2) / 0.8, rel=1e-5)
+    assert seen.median_m.item() == pytest.approx(-math.log(1 - (1 - math.exp(-3.2)) / 2) / 0.8, rel=1e-5)
     assert seen.opacity.item() == pytest.approx(1 - math.exp(-3.2), rel=1e-5)
 
     logits = logits_of()
@@ -81,6 +81,17 @@ def test_depths_through_fog_and_a_half_transparent_voxel_are_those_computed_by_h
     seen = render(logits, rays, first(rays), GRID)
     assert seen.expected_m.item() == pytest.approx(2 + inside + 1.0 * math.exp(-0.5), abs=1e-3)
     assert seen.median_m.item() == pytest.approx(3.5, abs=1e-3)
+
+
+@BOTH
+def test_the_median_is_that_of_what_is_stopped_even_where_most_of_a_ray_passes(render):
+    logits = logits_of()
+    put(logits, 0, 0, (4, 6, 4), logit_for(0.02))  # x in [0, 0.5) stops 2%
+    put(logits, 0, 0, (6, 6, 4), logit_for(0.06))  # x in [1, 1.5) stops three times as much
+    rays = rays_of((-2.0, 0.2, 0.1, 1, 0, 0))
+    seen = render(logits, rays, first(rays), GRID)
+    half = -math.log(1 - (1 - math.exp(-0.08)) / 2)
+    assert seen.median_m.item() == pytest.approx(3.0 + (half - 0.02) / 0.06 * 0.5, abs=1e-3)
 
 
 @BOTH

@@ -11,8 +11,8 @@ import torch
 from copilot4d.errors import UsageError
 from copilot4d.geometry import BeamPattern, Rays
 from copilot4d.presets import tiny
+from copilot4d.rendering import BEYOND_EXIT_M
 from copilot4d.tokenizer import Scene, generate_points, voxel_centres
-from copilot4d.tokenizer.scene import BEYOND_EXIT_M
 from copilot4d.tokenizer.skipping import to_grid
 from tests.tokenizer.clouds import tiny_tokenizer
 from tests.tokenizer.oracle import oracle_tokenizer, scene_with

@@ -4,6 +4,7 @@ Shared by every model that renders depth. Axes: B scenes, R rays (each knows its
 one ray after another, X/Y/Z cells, C channels. Depths are metres along the ray.
 """
 
+from copilot4d.rendering.answers import BEYOND_EXIT_M, SOME_OPACITY, answered_depths
 from copilot4d.rendering.compositing import (
     Composite,
     composite,
@@ -17,6 +18,7 @@ from copilot4d.rendering.ray_batch import RayBatch
 from copilot4d.rendering.sampling import RaySamples, sample_rays
 
 __all__ = [
-    "Composite", "Corners", "RayBatch", "RaySamples", "composite", "interpolate", "median_depth", "pad_samples",
-    "rendering_weights", "sample_rays", "trilinear_corners", "weights_from_logits",
+    "BEYOND_EXIT_M", "SOME_OPACITY", "Composite", "Corners", "RayBatch", "RaySamples", "answered_depths", "composite",
+    "interpolate", "median_depth", "pad_samples", "rendering_weights", "sample_rays", "trilinear_corners",
+    "weights_from_logits",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from torch.nn import functional
 from copilot4d.errors import UsageError
 from copilot4d.geometry import VoxelGrid
 from copilot4d.rendering.ray_batch import RayBatch
-from copilot4d.rendering.voxel_walk import LN_2, composite_crossings, cross_voxels, scatter_slopes
+from copilot4d.rendering.voxel_walk import NOTHING, composite_crossings, cross_voxels, scatter_slopes
 
 CROSSINGS_AT_ONCE = 1 << 22
 RAYS_AT_ONCE = 1 << 16
@@ -29,7 +29,7 @@ class VoxelDepths(NamedTuple):
     """What R rays see. Only `expected_m` has a gradient."""
 
     expected_m: Tensor  # (R,) a ray that nothing stops ends at the grid's exit
-    median_m: Tensor  # (R,) where half of the ray is stopped; infinite where less than half ever is
+    median_m: Tensor  # (R,) where half of what is stopped is stopped; infinite where nothing is
     opacity: Tensor  # (R,) the part that is stopped inside the grid
 
 
@@ -89,10 +89,11 @@ def _sorted_part(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid)
     passage = torch.where(tau < 1e-3, 1 - tau / 2 + tau.square() / 6, -torch.expm1(-safe) / safe)
     expected = entry + (torch.exp(-before) * length * passage).sum(dim=1)
     with torch.no_grad():
-        stops = (before < LN_2) & (after >= LN_2)
-        depth = start + (LN_2 - before) / density.clamp(min=torch.finfo(density.dtype).tiny)
-        median = torch.where(stops, depth, torch.inf).amin(dim=1)
         opacity = -torch.expm1(-after[:, -1])
+        half = -torch.log1p(-opacity[:, None] / 2)
+        stops = (before < half) & (after >= half) & (opacity[:, None] > NOTHING)
+        depth = start + (half - before) / density.clamp(min=torch.finfo(density.dtype).tiny)
+        median = torch.where(stops, depth, torch.inf).amin(dim=1)
     return VoxelDepths(expected, median, opacity)
 
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from copilot4d.compiled import compiled
 
-LN_2 = float(np.log(2.0))
-NOTHING_LEFT = 1e-6  # of a ray: what is behind does not count
+NOTHING = 1e-6  # of a ray: where less is left, what is behind does not count; where less was stopped, nothing was
 
 
 class Crossings(NamedTuple):
@@ -94,22 +93,23 @@ def composite_crossings(
     logits: Any, firsts: Any, voxels: Any, lengths_m: Any, entry: Any, unit_m: float, expected: Any, median: Any,
     opacity: Any, slopes: Any,
 ) -> None:  # fmt: skip
-    """Write (R,) expected depth, median depth (infinite where less than half is stopped) and opacity.
+    """Write (R,) expected depth, median depth of what is stopped (infinite where nothing is) and opacity.
 
     slopes: (S,) gets d expected / d logit of each crossing; (0,) where nobody asks. With T_i what reaches voxel i, L_i
     its length and m(tau) = (1 - e^-tau) / tau the part of it that a ray passes on average, D = near + sum_i T_i L_i
     m(tau_i), so that dD / dtau_i = T_i L_i m'(tau_i) - (how far the ray goes on average behind voxel i).
     """
     wanted = len(slopes) > 0
-    gone = np.empty(1)
+    gone, start, density, arrived = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
     for r in range(len(entry)):
         first, last = firsts[r], firsts[r + 1]
-        if wanted and last - first > len(gone):
-            gone = np.empty(2 * (last - first))
+        if last - first > len(gone):
+            room = 2 * (last - first)
+            gone, start, density, arrived = np.empty(room), np.empty(room), np.empty(room), np.empty(room)
         near = float(entry[r])
         depth, here, reached, median[r] = 0.0, near, 1.0, np.inf
         end = first
-        while end < last and reached > NOTHING_LEFT:
+        while end < last and reached > NOTHING:
             logit, length = float(logits[voxels[end]]), float(lengths_m[end])
             rise = np.exp(-abs(logit))
             softplus = np.log1p(rise) + max(logit, 0.0)
@@ -118,17 +118,23 @@ def composite_crossings(
             small = tau < 1e-2
             part = 1.0 - tau * (0.5 - tau * (1.0 / 6.0 - tau / 24.0)) if small else (1.0 - passed) / tau
             depth += reached * length * part
-            if reached > 0.5 >= reached * passed:
-                median[r] = here + np.log(2.0 * reached) / softplus * unit_m
+            i = end - first
+            start[i], density[i], arrived[i] = here, softplus / unit_m, reached
             if wanted:
                 bend = -0.5 + tau * (1.0 / 3.0 - tau * (0.125 - tau / 30.0)) if small else (passed - part) / tau
                 sigmoid = 1.0 / (1.0 + rise) if logit > 0 else rise / (1.0 + rise)
-                gone[end - first] = depth
+                gone[i] = depth
                 slopes[end] = length / unit_m * sigmoid
                 lengths_m[end] = reached * length * bend  # this crossing's length is not needed any more
             reached *= passed
             here += length
             end += 1
+        if 1.0 - reached > NOTHING:
+            half = (1.0 + reached) / 2.0
+            i = end - first - 1
+            while arrived[i] <= half:
+                i -= 1
+            median[r] = start[i] + np.log(arrived[i] / half) / density[i]
         if wanted:
             for i in range(first, end):
                 slopes[i] *= lengths_m[i] - (depth - gone[i - first])

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from copilot4d.rendering import RayBatch
-
-BEYOND_EXIT_M = 0.05  # a ray without return ends this far behind the volume, so that no crop to it keeps the point
-# A ray that is asked about did come back: with a depth that is conditional on that (normalised or median), it is
-# answered wherever anything at all may have stopped it.
-SOME_OPACITY = 0.01
+from copilot4d.rendering import RayBatch, answered_depths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +35,7 @@ class Rendering:
     @property
     def answered_m(self) -> Tensor:
         """(R,) a depth for every ray: where nothing stopped it, just behind the volume's exit."""
-        return torch.where(self.answered, self.depth_m, self.exit_m + BEYOND_EXIT_M)
+        return answered_depths(self.depth_m, self.answered, self.exit_m)
 
     @property
     def points(self) -> Tensor:

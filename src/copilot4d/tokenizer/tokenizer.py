@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from copilot4d.errors import UsageError
 from copilot4d.geometry import Rays, Sweep
 from copilot4d.layers.init import init_fan_in
-from copilot4d.rendering import RayBatch
+from copilot4d.rendering import SOME_OPACITY, RayBatch
 from copilot4d.tokenizer.codebook import Codebook
 from copilot4d.tokenizer.config import TokenizerConfig
 from copilot4d.tokenizer.decoder import Decoder
 from copilot4d.tokenizer.encoder import Encoder
 from copilot4d.tokenizer.feature_grid import FeatureGrid
 from copilot4d.tokenizer.renderer import render_rays
-from copilot4d.tokenizer.scene import SOME_OPACITY, Rendering, Scene
+from copilot4d.tokenizer.scene import Rendering, Scene
 from copilot4d.tokenizer.skipping import CoarseBranch, mask_grid, predicted_mask
 from copilot4d.tokenizer.voxels import PointBatch, voxelise
 

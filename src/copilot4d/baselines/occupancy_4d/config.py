@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from copilot4d.errors import UsageError
 from copilot4d.geometry import VoxelGrid
 
-DepthKind = Literal["expected", "median"]
+DepthKind = Literal["expected", "normalised", "median"]
 
 
 def mini_grid() -> VoxelGrid:
@@ -30,8 +30,10 @@ class Occupancy4dConfig:
     dilations: tuple[int, ...] = (1, 2)  # of the lowest level's blocks, in turn
     persistence: float | None = 2.0  # first logit that a voxel gets per past frame that holds it; None: as published
     initial_logit: float = -4.0  # of every voxel: a ray passes 55 of them before half of it is stopped
-    depth: DepthKind = "expected"  # what a forecast answers: the expected depth, as published, or the median
-    min_opacity: float = 0.5  # below it a ray has no return
+    # What a forecast answers: the expected depth, as published (what nothing stops counts up to the region's exit); or
+    # the mean or median of what is stopped, which presume that the ray came back.
+    depth: DepthKind = "expected"
+    min_opacity: float = 0.5  # below it a beam of free generation has no return
 
     def __post_init__(self) -> None:
         levels = len(self.dims)

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from copilot4d.baselines.deterministic import same_futures
+from copilot4d.baselines.occupancy_4d.config import DepthKind
 from copilot4d.baselines.occupancy_4d.model import Occupancy4d
 from copilot4d.baselines.occupancy_4d.past import past_voxels
 from copilot4d.errors import ForecastError
@@ -16,15 +18,14 @@ from copilot4d.forecaster import Forecast, check_forecast_input, future_timestam
 from copilot4d.geometry import Rays, Sweep, se3
 from copilot4d.geometry.beam_pattern import estimate_beam_pattern
 from copilot4d.geometry.se3 import FloatArray
-from copilot4d.rendering import RayBatch
-
-BEYOND_EXIT_M = 0.05  # a ray without return ends this far behind the region, so that no crop to it keeps the point
+from copilot4d.rendering import SOME_OPACITY, RayBatch, answered_depths
+from copilot4d.rendering.voxel_depth import VoxelDepths
 
 
 class Occupancy4dForecaster:
     """Renders each future step's occupancy along given rays, or along the beams that the past sweeps show.
 
-    A given ray without return is answered just behind the exit of the region; a beam without return is dropped.
+    A given ray that nothing stops is answered just behind the exit of the region; a beam without return is dropped.
     `guidance`, `steps` and `seed` change nothing: there is nothing to sample.
     """
 
@@ -86,11 +87,21 @@ class Occupancy4dForecaster:
             seen = model.render(logits, batch, torch.full_like(batch.scenes, step))
             entry, leave = batch.span(config.grid)
             exit_m = torch.where(leave > entry, leave, 0.0)  # a ray that misses the region starts outside it
-            depth = seen.expected_m if config.depth == "expected" else seen.median_m
-            returned = (seen.opacity >= config.min_opacity) & (depth <= exit_m)
-            depth = torch.where(returned, depth, exit_m + BEYOND_EXIT_M)
+            depth = _depth_of(seen, exit_m, config.depth)
+            inside = depth <= exit_m
+            returned = inside & (seen.opacity >= config.min_opacity)
+            depth = answered_depths(depth, inside & (seen.opacity >= SOME_OPACITY), exit_m)
             answers.append((depth.cpu().numpy(), returned.cpu().numpy()))
         return answers
+
+
+def _depth_of(seen: VoxelDepths, exit_m: Tensor, kind: DepthKind) -> Tensor:
+    if kind == "median":
+        return seen.median_m
+    if kind == "expected":
+        return seen.expected_m
+    stopped = seen.opacity.clamp(min=SOME_OPACITY)
+    return (seen.expected_m - (1 - seen.opacity) * exit_m) / stopped
 
 
 def _sweep_on(rays: Rays, depths_m: FloatArray, world_from_lidar: FloatArray, timestamp_ns: int) -> Sweep:
