@@ -9,7 +9,7 @@ from __future__ import annotations
 from budgets import FULL, Budget, Data
 from scorings import GEOMETRY, Scorings, data_words
 from steps import Plan, Row, Step, Table
-from trainings import training_steps
+from trainings import stages, training_steps
 
 LABELS = {
     "occupancy_4d": "4D-Occ", "maskgit": "MaskGIT", "world_model": "**Copilot4D**", "frame_own": "own",
@@ -115,18 +115,24 @@ class _Planner(Scorings):
         return Table(name="guidance", title="Guidance", kind="forecasts", rows=tuple(rows))
 
     def _sampling(self) -> Table:
+        first = {model: stages(model, self.budget)[0] for model in ("world_model", "maskgit")}
+        every = self.budget.sampling_every
         rows = [
             Row(
                 label=LABELS[model], group=f"{self.budget.val.title}, {setting}", ours=model == "world_model",
-                step=self.score(model, self.budget.val, setting, steps=k, schedule=schedule),
+                step=self.score(first[model], self.budget.val, setting, every, steps=k, schedule=schedule),
                 columns={"schedule": schedule, "K": str(k)},
             )
             for setting in self.budget.settings
-            for model in ("world_model", "maskgit")
+            for model in first
             for schedule in ("paper", "maskgit")
             for k in self.budget.sampling_steps
         ]  # fmt: skip
-        about = "The same network, clips and number of updates; only the training process and the sampling differ."
+        updates = self.steps[f"runs/{first['world_model']}"].updates
+        about = (
+            f"The same network, clips and {updates} updates (the first run of the main rows' chain); only the training "
+            "process and the sampling differ."
+        )
         title = "Discrete diffusion against MaskGIT, two schedules, K steps per frame"
         return Table(name="sampling", title=title, kind="sampling", rows=tuple(rows), about=about)
 
@@ -155,7 +161,9 @@ class _Planner(Scorings):
         rows = [
             Row(
                 label=LABELS[model], group=f"{self.budget.val.title}, {setting}",
-                step=self.score(model, self.budget.val, setting, futures=self.budget.futures),
+                step=self.score(
+                    model, self.budget.val, setting, self.budget.futures_every, futures=self.budget.futures
+                ),
             )
             for setting in self.budget.settings
             for model in ("world_model", "maskgit")

@@ -36,7 +36,7 @@ class Scorings:
 
         schedule: None is the one that belongs to the model's training.
         """
-        schedule = schedule or ("maskgit" if model.endswith("maskgit") else "paper")
+        schedule = schedule or ("maskgit" if "maskgit" in model else "paper")
         every, half_m = every or self.every(data), roi_half_m or self.budget.roi_half_m
         trained = model not in GEOMETRY
         extra: list[str] = []

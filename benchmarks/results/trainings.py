@@ -11,6 +11,11 @@ def training_steps(budget: Budget) -> list[Step]:
     return [*_tokenizers(budget), *_tokenizer_modes(budget), *_world_models(budget), *_occupancy(budget)]
 
 
+def stages(name: str, budget: Budget) -> list[str]:
+    """The runs of a world model that is trained in several, the last of which has its name."""
+    return [*(f"{name}_{n}" for n in range(1, len(budget.world_models))), name]
+
+
 def _run(name: str, verb: str, training: Training, *words: str, needs: tuple[str, ...] = ()) -> Step:
     stop = () if training.max_steps is None else ("--max-steps", str(training.max_steps))
     file = f"settings/{name}.yaml"
@@ -82,23 +87,36 @@ def _world_models(budget: Budget) -> list[Step]:
     kitti = (
         "--data", budget.kitti_choice.path, "--drives", *budget.kitti_train, "--held-out", *budget.kitti_choice.drives,
         "--token-frame", "reference", "--reference-every", str(budget.kitti_reference_every),
+        *(("--gathered-past",) if budget.world_models[-1].gathered_past else ()),
     )  # fmt: skip
     minutes = budget.tokenize_minutes
+    gathered = (*reference, "--gathered-past")
     steps = [
         _tokens("train", "streets", *train, *reference, minutes=minutes),
         _tokens("val", "streets", *val, *reference, minutes=minutes / 30),
+        _tokens("gathered_train", "streets", *train, *gathered, minutes=minutes),
+        _tokens("gathered_val", "streets", *val, *gathered, minutes=minutes / 30),
         _tokens("own_train", "streets", "--data", budget.own_train, *own, minutes=minutes),
         _tokens("own_val", "streets", *val, *own, minutes=minutes / 30),
         _tokens("kitti", "kitti", *kitti, minutes=minutes),
     ]
 
-    def world(name: str, training: Training, frame: str, *words: str) -> Step:
-        held_out = "val" if frame == "train" else "own_val"
-        cached = ("--tokens", f"WORK/tokens/{frame}", "--held-out-tokens", f"WORK/tokens/{held_out}")
+    def world(name: str, training: Training, kind: str, *words: str, start: str | None = None) -> Step:
+        cached = ("--tokens", f"WORK/tokens/{kind}train", "--held-out-tokens", f"WORK/tokens/{kind}val")
         tokens = (*cached, "--tokenizer", "WORK/runs/streets")
-        needs = (f"tokens/{frame}", f"tokens/{held_out}", "runs/streets")
-        options = ("--preset", budget.preset, *tokens, *budget.world_options, *words)
+        needs = (f"tokens/{kind}train", f"tokens/{kind}val", "runs/streets", *((f"runs/{start}",) if start else ()))
+        start_from = ("--init-from", f"WORK/runs/{start}") if start else ()
+        options = ("--preset", budget.preset, *tokens, *budget.world_options, *words, *start_from)
         return _run(name, "world-model", training, *options, needs=needs)
+
+    def chain(name: str, *words: str) -> list[Step]:
+        names = stages(name, budget)
+        before = [None, *names[:-1]]
+        kinds = ["gathered_" if training.gathered_past else "" for training in budget.world_models]
+        return [
+            world(its_name, training, kind, *words, start=start)
+            for its_name, training, kind, start in zip(names, budget.world_models, kinds, before, strict=True)
+        ]
 
     def fine_tuned(name: str, start: str, *words: str) -> Step:
         tokens = ("--tokens", "WORK/tokens/kitti", "--tokenizer", "WORK/runs/kitti")
@@ -111,10 +129,10 @@ def _world_models(budget: Budget) -> list[Step]:
     own_intervals = ("--intervals", *map(str, budget.own_intervals))
     return [
         *steps,
-        world("world_model", budget.world_model, "train"),
-        world("maskgit", budget.maskgit, "train", *maskgit),
-        world("frame_reference", budget.token_frames, "train"),
-        world("frame_own", budget.token_frames, "own_train", *own_intervals),
+        *chain("world_model"),
+        *chain("maskgit", *maskgit),
+        world("frame_reference", budget.token_frames, ""),
+        world("frame_own", budget.token_frames, "own_", *own_intervals),
         fine_tuned("kitti_world_model", "world_model"),
         fine_tuned("kitti_maskgit", "maskgit", *maskgit),
     ]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from copilot4d.errors import ForecastError
 from copilot4d.forecaster import check_forecast_input, future_timestamps
-from copilot4d.geometry import BeamPattern, Rays, Sweep, se3
+from copilot4d.geometry import BeamPattern, Rays, Sweep, gathered_sweep, se3
 from copilot4d.geometry.beam_pattern import estimate_beam_pattern
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.imagination import ImaginedFrame
@@ -41,10 +41,12 @@ class Models:
         return self.world_model.config.token_frame == "own"
 
     def encode(self, sweeps: Sequence[Sweep], world_from_reference: FloatArray) -> Tensor:
-        """(P, H, W) tokens of sweeps, in their own frames or in the reference frame."""
+        """(P, H, W) tokens of sweeps, in their own frames or in the reference frame, the first perhaps of all."""
         if not self.in_own_frames:
             reference_from_world = se3.invert(world_from_reference)
             sweeps = [replace(sweep, points=sweep.points_in(reference_from_world)) for sweep in sweeps]
+        if self.world_model.config.gathered_past:
+            sweeps = [gathered_sweep(sweeps), *sweeps[1:]]
         return self.tokenizer.encode(sweeps)
 
     def look(

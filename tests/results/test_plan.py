@@ -89,9 +89,22 @@ def test_no_training_reads_what_is_scored():
 
 
 def test_maskgit_differs_by_its_process_alone():
-    ours, other = PLAN.steps["runs/world_model"].words, PLAN.steps["runs/maskgit"].words
-    without = [w for w in other if w not in ("--process", "maskgit")]
-    assert [w.replace("runs/maskgit", "runs/world_model") for w in without] == list(ours)
+    for stage in ("_1", "_2", ""):
+        ours, other = (PLAN.steps[f"runs/{name}{stage}"].words for name in ("world_model", "maskgit"))
+        without = [w for w in other if w not in ("--process", "maskgit")]
+        assert [w.replace("/maskgit", "/world_model") for w in without] == list(ours)
+
+
+def test_a_world_model_s_runs_follow_each_other_and_the_last_has_the_gathered_past():
+    first, second, last = (PLAN.steps[f"runs/world_model{stage}"] for stage in ("_1", "_2", ""))
+    assert "--init-from" not in first.words
+    for step, before in ((second, "world_model_1"), (last, "world_model_2")):
+        assert step.words[step.words.index("--init-from") + 1] == f"WORK/runs/{before}"
+        assert f"runs/{before}" in step.needs
+    assert {"WORK/tokens/gathered_train", "WORK/tokens/gathered_val"} <= set(last.words)
+    for name in ("gathered_train", "gathered_val", "kitti"):
+        assert "--gathered-past" in PLAN.steps[f"tokens/{name}"].words
+    assert {"WORK/tokens/train", "WORK/tokens/val"} <= set(second.words) & set(first.words)
 
 
 def test_the_two_token_frames_get_the_same_training():
@@ -105,10 +118,13 @@ def test_the_two_token_frames_get_the_same_training():
 def test_tables_that_want_the_same_number_share_its_step():
     by_table = {t.name: {row.step for row in t.rows} for t in PLAN.tables.values()}
     step = "scores/val_3s_every48/world_model"
-    assert step in by_table["guidance"] & by_table["sampling"] & by_table["choices"]
-    # MaskGIT's own schedule in the main rows, and both in the ablation
-    assert "scores/val_3s_every48/maskgit_maskgit_schedule" in by_table["choices"] & by_table["sampling"]
-    assert "scores/val_3s_every48/maskgit" in by_table["sampling"] - by_table["choices"]
+    assert step in by_table["guidance"] & by_table["choices"]
+    # MaskGIT's own schedule in the main rows; both in the ablation, of the first runs
+    assert "scores/val_3s_every48/maskgit_maskgit_schedule" in by_table["choices"]
+    assert {
+        f"scores/val_3s_every120/{name}"
+        for name in ("world_model_1", "world_model_1_maskgit_schedule", "maskgit_1", "maskgit_1_maskgit_schedule")
+    } <= by_table["sampling"]
 
 
 def test_the_issue_s_rows_are_all_there():
@@ -117,7 +133,7 @@ def test_the_issue_s_rows_are_all_there():
     assert (rows["guidance"], rows["sampling"], rows["tokenizer_ablation"]) == (2 * 3, 2 * 2 * 2 * 4, 3)
     assert {row.columns["K"] for row in PLAN.tables["sampling"].rows} == {"2", "5", "10", "20"}
     evaluate = [s for s in PLAN.steps.values() if s.words[1] == "evaluate" and "main" not in s.name]
-    assert {s.words[s.words.index("--every") + 1] for s in evaluate} == {"12", "48", "4"}
+    assert {s.words[s.words.index("--every") + 1] for s in evaluate} == {"12", "48", "4", "120", "240"}
     main = [PLAN.steps[row.step] for row in PLAN.tables["main"].rows]
     assert all(
         s.words[(i := s.words.index("--roi-half")) : i + 4] == ("--roi-half", "32", "--every", "12") for s in main
@@ -182,8 +198,8 @@ def test_more_references_and_more_sampling_cost_more():
     costs = [
         small.steps["scores/val_3s_every96/world_model"].core_minutes,
         PLAN.steps["scores/val_3s_every48/world_model"].core_minutes,
-        PLAN.steps["scores/val_3s_every48/world_model_k20"].core_minutes,
-        PLAN.steps["scores/val_3s_every48/world_model_s8"].core_minutes,
     ]
     assert costs == sorted(costs)
+    fast, slow = (PLAN.steps[f"scores/val_3s_every120/world_model_1{k}"].core_minutes for k in ("_k5", "_k20"))
+    assert fast < slow
     assert costs[1] == pytest.approx(2 * costs[0])

@@ -22,6 +22,7 @@ class StubConfig:
     """What forecasters ask of both models' configurations."""
 
     token_frame: str = "own"
+    gathered_past: bool = False
     vocabulary: int = 2
     tokens: tuple[int, int] = (CELLS, CELLS)
     frames: int = 4

@@ -62,6 +62,9 @@ class Options:
     """Frames of a clip up to its reference."""
     future_frames: int = 5
     """Frames of a clip after it."""
+    gathered_past: bool = False
+    """A clip's oldest frame becomes the tokens of all its past sweeps gathered, so that a world model need not
+    remember what only one of them saw; needs --token-frame reference."""
     variants: int = 1
     """Versions of each drive: as it is, and mirrored and turned."""
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
@@ -112,8 +115,8 @@ def run(options: Options) -> int:
 def cache_config(options: Options, loaded: LoadedTokenizer) -> TokenCacheConfig:
     """What the cache's manifest will say."""
     model = loaded.tokenizer.config
-    passed = ("token_frame", "intervals", "past_frames", "future_frames", "reference_every", "variants", "augmentation",
-              "seed")  # fmt: skip
+    passed = ("token_frame", "intervals", "past_frames", "future_frames", "reference_every", "gathered_past",
+              "variants", "augmentation", "seed")  # fmt: skip
     return TokenCacheConfig(
         tokenizer_sha256=loaded.sha256,
         vocabulary=model.vocabulary,
@@ -154,6 +157,9 @@ def command_of(options: Options) -> str:
         value = getattr(options, option.name)
         if option.name in ("overwrite", "augmentation") or value == option.default or value is None:
             continue
+        if value is True:
+            words.append(f"--{option.name.replace('_', '-')}")
+            continue
         words += [
             f"--{option.name.replace('_', '-')}",
             *(map(str, value) if isinstance(value, tuple) else [str(value)]),
@@ -175,6 +181,7 @@ def show(written: WrittenCache, cache: TokenCache) -> None:
     )
     if config.token_frame == "reference":
         what += f" of {config.past_frames} + {config.future_frames} frames"
+        what += ", the oldest of the gathered past" if config.gathered_past else ""
     times = f" in {config.variants} variants" if config.variants > 1 else ""
     marked = sum(drive.held_out for drive in drives)
     lines = [

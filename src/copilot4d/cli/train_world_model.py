@@ -73,7 +73,8 @@ def run(options: Options) -> int:
     console.print(
         f"{len(clips)} clips of {config.past_frames} + {config.frames - config.past_frames} frames in {clips.variants} "
         f"variants to learn from, {len(task.chosen)} to score on; tokens are {config.tokens[0]} x {config.tokens[1]} "
-        f"of {config.vocabulary}, token_frame {config.token_frame}",
+        f"of {config.vocabulary}, token_frame {config.token_frame}"
+        f"{', the oldest frame of the gathered past' if config.gathered_past else ''}",
         highlight=False,
     )
     result = train(task, training_config(options, RECIPES[options.preset]), Shown())
@@ -99,7 +100,10 @@ def world_model_config(options: Options) -> WorldModelConfig:
     if not options.tokens:
         raise UsageError("--tokens needs at least one folder that `copilot4d tokenize` made")
     made = open_token_cache(options.tokens[0]).config
-    found = {"vocabulary": made.vocabulary, "tokens": made.token_shape, "token_frame": made.token_frame}
+    found = {
+        "vocabulary": made.vocabulary, "tokens": made.token_shape, "token_frame": made.token_frame,
+        "gathered_past": made.gathered_past,
+    }  # fmt: skip
     return dataclasses.replace(config, **{name: value for name, value in found.items() if name not in given})  # type: ignore[arg-type]
 
 

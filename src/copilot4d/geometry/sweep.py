@@ -69,6 +69,19 @@ class Sweep:
         return se3.transform_points(se3.compose(frame_from_world, self.world_from_lidar), self.points)
 
 
+def gathered_sweep(sweeps: Sequence[Sweep]) -> Sweep:
+    """One sweep of the points of several that lie in one frame already; pose and time are the first one's."""
+    if len(sweeps) == 1:
+        return sweeps[0]
+    has_origins = any(sweep.origins is not None for sweep in sweeps)
+    return replace(
+        sweeps[0],
+        points=np.concatenate([sweep.points for sweep in sweeps]),
+        intensity=None,
+        origins=np.concatenate([sweep.point_origins for sweep in sweeps]) if has_origins else None,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Drive(Sequence[Sweep]):
     """A lazy log: poses and timestamps are at hand, the points of a sweep are read when it is asked for.

@@ -35,7 +35,13 @@ from copilot4d.world_model.actions import TokenFrame
 
 KIND = "copilot4d.tokens"
 VERSION = 1
-ONLY_CLIPS = ("intervals", "past_frames", "future_frames", "reference_every")  # what tokens in their own frame ignore
+ONLY_CLIPS = (
+    "intervals",
+    "past_frames",
+    "future_frames",
+    "reference_every",
+    "gathered_past",
+)  # what tokens in their own frame ignore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +57,7 @@ class TokenCacheConfig:
     past_frames: int = 5
     future_frames: int = 5
     reference_every: int = 5  # frames of the log from one clip's reference to the next one's
+    gathered_past: bool = False  # a clip's oldest frame is of all its past sweeps gathered
     variants: int = 1
     augmentation: AugmentationConfig
     seed: int = 0
@@ -61,6 +68,8 @@ class TokenCacheConfig:
         for name in ("variants", "past_frames", "future_frames", "reference_every"):
             if getattr(self, name) < 1:
                 raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
+        if self.gathered_past and self.token_frame != "reference":
+            raise UsageError("--gathered-past needs --token-frame reference: sweeps are gathered in one frame")
         if not self.intervals:
             raise UsageError("--intervals needs at least one interval, such as 0.2s")
 
@@ -79,6 +88,8 @@ class TokenCacheConfig:
         """All that decides the tokens of a drive, as a text: a drive whose file says the same is not made again."""
         stated = to_mapping(self)
         stated["intervals"] = list(intervals)
+        if not self.gathered_past:
+            del stated["gathered_past"]  # caches from before it could be asked for say the same
         if self.token_frame == "own":
             stated = {name: value for name, value in stated.items() if name not in ONLY_CLIPS}
         return json.dumps({"drive": drive.name, "data": drive_fingerprint(drive), **stated}, sort_keys=True)

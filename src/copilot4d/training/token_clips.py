@@ -24,7 +24,7 @@ from copilot4d.geometry.se3 import FloatArray
 from copilot4d.training.token_cache import CachedDrive, TokenCache, open_token_cache
 from copilot4d.world_model.actions import TokenFrame
 
-MUST_AGREE = ("tokenizer_sha256", "token_frame", "vocabulary", "token_shape")
+MUST_AGREE = ("tokenizer_sha256", "token_frame", "gathered_past", "vocabulary", "token_shape")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,7 @@ class TokenClips:
     """Clips by number. It holds no tokens and no open file, so that loader workers can have a copy."""
 
     token_frame: TokenFrame
+    gathered_past: bool
     vocabulary: int
     token_shape: tuple[int, int]
     tokenizer_sha256: str
@@ -65,6 +66,7 @@ class TokenClips:
     def __init__(self, caches: Sequence[TokenCache], parts: Sequence[_Part], past_frames: int) -> None:
         config = caches[0].config
         self.token_frame, self.vocabulary = config.token_frame, config.vocabulary
+        self.gathered_past = config.gathered_past
         self.token_shape, self.tokenizer_sha256 = config.token_shape, config.tokenizer_sha256
         self.variants = max(cache.config.variants for cache in caches)
         self.drives = tuple(dict.fromkeys(part.drive for part in parts))
@@ -180,6 +182,10 @@ def _check_clips(
         raise DataError(cache.folder, "clips", expected=f"{past} + {future} frames",
                         found=f"{config.past_frames} + {config.future_frames}",
                         remedy=f"make the cache anew: {cache.command} {longer} --overwrite")  # fmt: skip
+    if config.gathered_past and past != config.past_frames:
+        raise DataError(cache.folder, "clips", expected=f"{past} past frames, the oldest of them all gathered",
+                        found=f"{config.past_frames} past frames gathered",
+                        remedy=f"make the cache anew: {cache.command} --past-frames {past} --overwrite")  # fmt: skip
     there = sorted({k for drive in drives for k in drive.intervals})
     lacking = [k for k in intervals or () if k not in there]
     if lacking:

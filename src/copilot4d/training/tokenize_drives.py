@@ -2,7 +2,8 @@
 
 `own` (the paper): every sweep in its own lidar frame. `reference`: a clip is P past and F future frames around a
 reference frame, and all its sweeps are moved into the reference's lidar frame first, so that static things keep their
-tokens. Axes: C clips, T = P + F frames, H/W tokens of a sweep.
+tokens. With `gathered_past` a clip's oldest frame is of all its past sweeps together. Axes: C clips, T = P + F frames,
+H/W tokens of a sweep.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +22,7 @@ from torch import Tensor
 
 from copilot4d.datasets.windows import SETTINGS, SPACING_TOLERANCE, frame_rule, spaced_windows
 from copilot4d.errors import ProtocolError, UsageError
-from copilot4d.geometry import Drive, Sweep, inside_box, se3
+from copilot4d.geometry import Drive, Sweep, gathered_sweep, inside_box, se3
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.tokenizer.reconstruction import clean_sweep
 from copilot4d.training.token_cache import TokenCacheConfig
@@ -35,6 +37,13 @@ class _Clips:
     frames: NDArray[np.int64]  # (C, T) of the drive
     references: NDArray[np.int64]  # (C,)
     intervals: NDArray[np.int64]  # (C,) in frames of the log
+
+
+class _View(NamedTuple):
+    """What is encoded at once: one frame, or several gathered, seen from a reference frame."""
+
+    reference: int
+    frames: tuple[int, ...]
 
 
 class ClipEncoder:
@@ -67,10 +76,8 @@ class ClipEncoder:
             yield from [None] * len(sweeps)
         if clips is None:
             return {"tokens": tokens}
-        pairs, T = {tuple(view): i for i, view in enumerate(views.tolist())}, clips.frames.shape[1]
-        where = [
-            [pairs[r, f] for f in row] for r, row in zip(clips.references.tolist(), clips.frames.tolist(), strict=True)
-        ]
+        rows, T = {view: i for i, view in enumerate(views)}, clips.frames.shape[1]
+        where = [[rows[view] for view in its_views] for its_views in self._views_of(clips)]
         return {
             "tokens": tokens[torch.tensor(where, dtype=torch.int64).reshape(-1, T)],
             "clip_frames": torch.from_numpy(clips.frames),
@@ -78,13 +85,20 @@ class ClipEncoder:
             "intervals": torch.from_numpy(clips.intervals),
         }
 
-    def _views(self, drive: Drive) -> tuple[NDArray[np.int64], _Clips | None]:
-        """(V, 2): reference and frame of each sweep to encode, each pair once though clips share it."""
+    def _views(self, drive: Drive) -> tuple[list[_View], _Clips | None]:
+        """All that is to encode, each view once though clips share it."""
         if self.config.token_frame == "own":
-            return np.repeat(np.arange(len(drive))[:, None], 2, axis=1), None
+            return [_View(frame, (frame,)) for frame in range(len(drive))], None
         clips = self._clips(drive)
-        pairs = np.stack([np.broadcast_to(clips.references[:, None], clips.frames.shape), clips.frames], axis=-1)
-        return np.unique(pairs.reshape(-1, 2), axis=0), clips
+        return sorted({view for its_views in self._views_of(clips) for view in its_views}), clips
+
+    def _views_of(self, clips: _Clips) -> Iterator[list[_View]]:
+        """The T views of each clip."""
+        for reference, frames in zip(clips.references.tolist(), clips.frames.tolist(), strict=True):
+            views = [_View(reference, (frame,)) for frame in frames]
+            if self.config.gathered_past:
+                views[0] = _View(reference, tuple(frames[: self.config.past_frames]))
+            yield views
 
     def _clips(self, drive: Drive) -> _Clips:
         config = self.config
@@ -103,9 +117,9 @@ class ClipEncoder:
             intervals=np.array([interval for _, interval in windows], dtype=np.int64),
         )
 
-    def _batches(self, drive: Drive, views: NDArray[np.int64]) -> Iterator[list[Sweep]]:
+    def _batches(self, drive: Drive, views: Sequence[_View]) -> Iterator[list[Sweep]]:
         """The sweeps to encode, a batch ahead of the network."""
-        if not len(views):
+        if not views:
             return
         reader = _Reader(drive, views, self.config.grid.box)
         starts = range(0, len(views), self.batch)
@@ -121,25 +135,28 @@ class ClipEncoder:
 class _Reader:
     """Reads each sweep once, although many references look at it."""
 
-    def __init__(self, drive: Drive, views: NDArray[np.int64], box: FloatArray) -> None:
+    def __init__(self, drive: Drive, views: Sequence[_View], box: FloatArray) -> None:
         self._drive, self._views, self._box = drive, views, box.astype(np.float32)
         # the oldest frame that this view or any later one needs: older sweeps may go
-        self._oldest = np.minimum.accumulate(views[::-1, 1])[::-1]
+        self._oldest = np.minimum.accumulate([min(view.frames) for view in views][::-1])[::-1]
         self._kept: dict[int, Sweep] = {}
 
     def read(self, start: int, stop: int) -> list[Sweep]:
         """The sweeps of some views, each in its reference's frame."""
-        sweeps = []
-        for reference, frame in self._views[start:stop].tolist():
-            poses = self._drive.world_from_lidar
-            sweep = self._sweep(frame)
-            if reference != frame:
-                sweep = moved_sweep(sweep, poses[frame], poses[reference])
-            # What lies outside of the grid has no voxel: dropping it here spares the network's thread the work.
-            sweeps.append(sweep.select(np.flatnonzero(inside_box(sweep.points, self._box))))
+        sweeps = [
+            gathered_sweep([self._seen_from(view.reference, frame) for frame in view.frames])
+            for view in self._views[start:stop]
+        ]
         oldest = self._oldest[min(stop, len(self._views)) - 1]
         self._kept = {frame: sweep for frame, sweep in self._kept.items() if frame >= oldest}
         return sweeps
+
+    def _seen_from(self, reference: int, frame: int) -> Sweep:
+        poses, sweep = self._drive.world_from_lidar, self._sweep(frame)
+        if reference != frame:
+            sweep = moved_sweep(sweep, poses[frame], poses[reference])
+        # What lies outside of the grid has no voxel: dropping it here spares the network's thread the work.
+        return sweep.select(np.flatnonzero(inside_box(sweep.points, self._box)))
 
     def _sweep(self, frame: int) -> Sweep:
         if frame not in self._kept:

@@ -43,6 +43,7 @@ class Clips(Protocol):
     """Clips by number, in several augmented variants, all of one tokenizer: `TokenClips`, or a list in memory."""
 
     token_frame: TokenFrame
+    gathered_past: bool
     vocabulary: int
     token_shape: tuple[int, int]
     tokenizer_sha256: str
@@ -216,6 +217,7 @@ def check_clips(config: WorldModelConfig, clips: Clips) -> None:
         ("vocabulary", config.vocabulary, clips.vocabulary),
         ("tokens", tuple(config.tokens), tuple(clips.token_shape)),
         ("token_frame", config.token_frame, clips.token_frame),
+        ("gathered_past", config.gathered_past, clips.gathered_past),
     ):
         if wanted != found:
             raise UsageError(

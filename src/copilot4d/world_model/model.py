@@ -29,6 +29,8 @@ class WorldModelConfig:
     frames: int = 10  # the longest clip: positions in time are learned
     past_frames: int = 5  # of a training clip; the newest of them is the reference
     token_frame: TokenFrame = "own"  # the frame in which sweeps were tokenised; it decides what an action is
+    # The oldest past frame is of all past sweeps gathered, so that what was seen once is not lost: `reference` only.
+    gathered_past: bool = False
     spatial_position: PositionKind = "sincos"
     unet: UNetConfig = field(default_factory=UNetConfig)
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
@@ -41,6 +43,8 @@ class WorldModelConfig:
             raise UsageError(f"--past-frames must lie in [1, frames = {self.frames}), got {self.past_frames}")
         if self.token_frame not in get_args(TokenFrame):
             raise UsageError(f"--token-frame is one of {', '.join(get_args(TokenFrame))}, got {self.token_frame!r}")
+        if self.gathered_past and self.token_frame != "reference":
+            raise UsageError('--gathered-past needs the token frame "reference": sweeps are gathered in one frame')
         if self.spatial_position not in get_args(PositionKind):
             known = ", ".join(get_args(PositionKind))
             raise UsageError(f"--spatial-position is one of {known}, got {self.spatial_position!r}")
