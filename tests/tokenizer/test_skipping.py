@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from copilot4d.errors import UsageError
 from copilot4d.tokenizer.skipping import (
+    LOOK_THRESHOLD,
     CoarseBranch,
     SkippingConfig,
     mask_grid,
@@ -98,3 +102,15 @@ def test_without_noise_a_cell_is_looked_at_if_any_of_its_voxels_is_predicted(poo
     expected = pooled(to_grid(predicted_voxels(logits, config, None)), pool)
     assert torch.equal(predicted_mask(logits, config, None), expected)
     assert 0 < expected.float().mean() < 1
+
+
+def test_inference_looks_at_improbable_places_where_no_noise_would():
+    quiet = SkippingConfig(pool=1, noise=False)
+    assert SkippingConfig().at_inference == SkippingConfig()  # with noise: the paper's
+    assert quiet.at_inference.threshold == LOOK_THRESHOLD < quiet.threshold
+    assert replace(quiet, inference_threshold=0.3).at_inference.threshold == 0.3
+    logits = torch.logit(torch.tensor([0.1, 0.3, 0.4, 0.6])).view(1, 1, 1, 1, 1, 4)
+    assert predicted_mask(logits, quiet, None).flatten().tolist() == [False, False, False, True]
+    assert predicted_mask(logits, quiet.at_inference, None).flatten().tolist() == [False, True, True, True]
+    with pytest.raises(UsageError, match=r"--skipping\.inference-threshold"):
+        SkippingConfig(inference_threshold=1.0)

@@ -8,7 +8,7 @@ mask's cells instead of voxels.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -20,6 +20,7 @@ from copilot4d.geometry import VoxelGrid
 from copilot4d.tokenizer.voxels import Voxels
 
 Resolution = Literal["voxel", "cell"]
+LOOK_THRESHOLD = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,9 @@ class SkippingConfig:
     pool: int = 8  # voxels along x and y that one cell of the mask covers
     threshold: float = 0.5
     noise: bool = True  # logistic noise on the logits, from a seed
+    # At inference. None: `threshold` with noise, which lets rays look at an improbable place now and then; without it
+    # they never would, and thin things would be lost, so 0.2.
+    inference_threshold: float | None = None
     initial_bias: float = -5.0  # most voxels are empty
     resolution: Resolution = "voxel"  # "cell" predicts the pooled mask itself: fewer logits, learned sooner
 
@@ -38,8 +42,16 @@ class SkippingConfig:
             raise UsageError(f"--skipping.resolution is one of {known}, got {self.resolution!r}")
         if self.pool < 1:
             raise UsageError(f"--skipping.pool must be at least 1, got {self.pool}")
-        if not 0 < self.threshold < 1:
-            raise UsageError(f"--skipping.threshold must lie in (0, 1), got {self.threshold}")
+        for name in ("threshold", "inference_threshold"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < 1:
+                raise UsageError(f"--skipping.{name.replace('_', '-')} must lie in (0, 1), got {value}")
+
+    @property
+    def at_inference(self) -> SkippingConfig:
+        """The same with the threshold of inference."""
+        usual = self.threshold if self.noise else LOOK_THRESHOLD
+        return replace(self, threshold=usual if self.inference_threshold is None else self.inference_threshold)
 
 
 class CoarseBranch(nn.Module):

@@ -127,4 +127,4 @@ class Tokenizer(nn.Module):
         if scene.coarse_logits is None:
             raise UsageError("a tokenizer of mode 'no_skipping' has no coarse branch to skip by")
         generator = None if seed is None else torch.Generator().manual_seed(seed)
-        return predicted_mask(scene.coarse_logits, self.config.skipping, generator)
+        return predicted_mask(scene.coarse_logits, self.config.skipping.at_inference, generator)
