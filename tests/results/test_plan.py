@@ -156,9 +156,7 @@ def documented_commands() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("run", ["streets_1", "streets", "kitti_1", "kitti"])
 def test_tokenizers_are_trained_by_the_commands_of_the_results_page(run):
-    words = documented_commands().get(f"runs/{run}")
-    if words is None:
-        pytest.skip(f"docs/results.md has no command for {run} any more")
+    words = documented_commands()[f"runs/{run}"]
     step = PLAN.steps[f"runs/{run}"]
     ours = parsed([re.sub(r"^WORK/", "", re.sub(r"^KITTI", "kitti", word)) for word in step.words])
     theirs = parsed(words)
