@@ -95,7 +95,7 @@ class _Planner(Scorings):
         labels = {"full": "full", "no_skipping": "no coarse branch, no skipping", "voxel_centres": "voxel centres only"}
         val, every = self.budget.val, self.budget.tokenizer_every
         rows = [
-            Row(label=labels[mode], step=self.reconstruct(f"tokenizer_{mode}", val, every))
+            Row(label=labels[mode], step=self.reconstruct(f"tokenizer_{mode}", val, every), group=val.title)
             for mode in self.budget.tokenizer_modes
         ]
         about = "The same data and the same training time for each, not the same number of updates."
