@@ -5,6 +5,8 @@ from __future__ import annotations
 from budgets import Budget, Training
 from steps import Step
 
+from copilot4d.presets import preset
+
 
 def training_steps(budget: Budget) -> list[Step]:
     """All of them, those that others need first."""
@@ -82,15 +84,18 @@ def _tokens(name: str, tokenizer: str, *words: str, minutes: float) -> Step:
 def _world_models(budget: Budget) -> list[Step]:
     reference = ("--token-frame", "reference", "--reference-every", str(budget.reference_every))
     own = ("--token-frame", "own")
+    model = preset(budget.preset).world_model  # a gathered past cannot be cut to fewer frames later
+    clip = ("--past-frames", str(model.past_frames), "--future-frames", str(model.frames - model.past_frames))
+    gathering = ("--gathered-past", *clip)
     train = ("--data", budget.token_train)
     val = ("--data", budget.val.path, "--drives", *budget.token_held_out)
     kitti = (
         "--data", budget.kitti_choice.path, "--drives", *budget.kitti_train, "--held-out", *budget.kitti_choice.drives,
         "--token-frame", "reference", "--reference-every", str(budget.kitti_reference_every),
-        *(("--gathered-past",) if budget.world_models[-1].gathered_past else ()),
+        *(gathering if budget.world_models[-1].gathered_past else ()),
     )  # fmt: skip
     minutes = budget.tokenize_minutes
-    gathered = (*reference, "--gathered-past")
+    gathered = (*reference, *gathering)
     steps = [
         _tokens("train", "streets", *train, *reference, minutes=minutes),
         _tokens("val", "streets", *val, *reference, minutes=minutes / 30),
