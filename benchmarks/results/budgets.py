@@ -106,7 +106,7 @@ class Budget:
     tokenize_minutes: float = 25
     world_options: tuple[str, ...] = ("--batch", "4", "--accumulation", "4")
     # One after another, each from the weights of the one before; MaskGIT gets the same. They are compared after the
-    # first, which knows one process alone for certain, and after the last.
+    # first run (sampling) and after the last (main rows).
     world_models: tuple[Training, ...] = (
         Training(steps=4000, max_steps=866, core_minutes=52, options=("--evaluate-every", "100")),
         Training(steps=1000, core_minutes=60, changes=MOSTLY_FUTURE, options=("--evaluate-every", "100")),

@@ -35,13 +35,7 @@ from copilot4d.world_model.actions import TokenFrame
 
 KIND = "copilot4d.tokens"
 VERSION = 1
-ONLY_CLIPS = (
-    "intervals",
-    "past_frames",
-    "future_frames",
-    "reference_every",
-    "gathered_past",
-)  # what tokens in their own frame ignore
+ONLY_CLIPS = ("intervals", "past_frames", "future_frames", "reference_every")  # what tokens in their own frame ignore
 
 
 @dataclass(frozen=True, kw_only=True)
