@@ -29,10 +29,12 @@ ALLOWED = {
     "tokenizer": BASE | {"layers", "rendering"},
     "world_model": BASE | {"layers"},
     "presets": {"errors", "geometry", "tokenizer", "world_model"},
-    "model_imagination": {"errors", "geometry", "forecaster", "imagination", "tokenizer", "world_model"},
-    "model_forecaster": {"errors", "geometry", "config", "forecaster", "tokenizer", "world_model"}
+    "copy_path": BASE | {"baselines"},
+    "model_imagination": {"errors", "geometry", "forecaster", "imagination", "tokenizer", "world_model", "copy_path"},
+    "model_forecaster": {"errors", "geometry", "config", "forecaster", "tokenizer", "world_model", "copy_path"}
     | {"model_imagination"},
-    "model_folder": BASE | {"config", "tokenizer", "world_model", "training", "model_forecaster"},
+    "model_folder": BASE | {"config", "tokenizer", "world_model", "copy_path", "training", "model_forecaster"},
+    "copy_learning": BASE | {"datasets", "evaluation", "copy_path", "model_forecaster"},
     "forecast": BASE
     | {"config", "forecaster", "imagination", "baselines", "rendering", "tokenizer", "world_model", "training"}
     | {"model_forecaster", "model_folder"},

@@ -83,6 +83,29 @@ def from_mapping(cls: type[C], mapping: Mapping[str, Any], *, source: str | Path
     return _build(cls, mapping, source, "")  # type: ignore[no-any-return]
 
 
+def default_values(config: Any) -> dict[str, Any]:
+    """What the fields of a dataclass, and of those inside it, are where nobody says otherwise; plain values."""
+    found: dict[str, Any] = {}
+    for f in dataclasses.fields(config):
+        value = getattr(config, f.name)
+        if f.default is not dataclasses.MISSING:
+            found[f.name] = _plain(f.default)
+        elif f.default_factory is not dataclasses.MISSING:
+            found[f.name] = _plain(f.default_factory())
+        elif dataclasses.is_dataclass(value):
+            found[f.name] = default_values(value)
+    return found
+
+
+def completed(stated: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values with defaults where they say nothing."""
+    full = {**defaults, **stated}
+    for key, default in defaults.items():
+        if isinstance(default, Mapping) and isinstance(full[key], Mapping):
+            full[key] = completed(full[key], default)
+    return full
+
+
 def differences(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Dotted keys at which two mappings of plain values differ."""
     changed: list[str] = []

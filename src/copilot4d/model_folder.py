@@ -1,6 +1,7 @@
 """A model on disk: `tokenizer/` and `world_model/`, pretrained folders with model cards, and `copilot4d.json` beside.
 
-The world model names the tokenizer that its tokens came from; another one is refused.
+The world model names the tokenizer that its tokens came from; another one is refused. A third folder, `copy_gate/`,
+is there where the model copies what the past measured; the run of a world model keeps its gate in the same place.
 """
 
 from __future__ import annotations
@@ -17,19 +18,21 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from copilot4d.config import to_mapping
+from copilot4d.config import from_mapping, to_mapping
+from copilot4d.copy_path import CopyGate, CopyGateConfig
 from copilot4d.errors import DataError, UsageError
 from copilot4d.model_forecaster import ModelForecaster
 from copilot4d.tokenizer import Tokenizer
 from copilot4d.training.load_tokenizer import LoadedTokenizer, load_tokenizer, tokenizer_sha256
 from copilot4d.training.load_world_model import LoadedWorldModel, load_world_model
-from copilot4d.training.pretrained import ModelCard, save_pretrained
+from copilot4d.training.pretrained import ModelCard, load_pretrained, save_pretrained
 from copilot4d.training.sealed_folder import new_folder
 from copilot4d.version import __version__
 from copilot4d.world_model import WorldModel
 
 DESCRIPTION = "copilot4d.json"
 FORMAT, FORMAT_VERSION = "copilot4d-model", 1
+COPY_GATE = "copy_gate"  # in a model folder, and in the run of a world model
 TOKENIZER_NOTE = "tokenizer.json"  # in the run of a world model
 SHIPPED = "weights"  # the package's folder of shipped models
 M = TypeVar("M", bound=nn.Module)
@@ -37,22 +40,25 @@ M = TypeVar("M", bound=nn.Module)
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCards:
-    """What a person must know about the two halves of a model."""
+    """What a person must know about the parts of a model."""
 
     tokenizer: ModelCard
     world_model: ModelCard
+    copy_gate: ModelCard | None = None
 
 
 def save_model(
     folder: str | Path, tokenizer: Tokenizer, world_model: WorldModel, *, cards: ModelCards, name: str | None = None,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype = torch.float32, copy_gate: CopyGate | None = None,
 ) -> Path:  # fmt: skip
     """Write a model folder, whole or not at all. An existing model folder is replaced, anything else is refused.
 
-    dtype: of the weights in the files. Buffers stay out: they follow from the configuration (positions), or only
-    training needs them (the codebook's memory bank).
+    dtype: of the weights in the files; a copy gate, which is small, keeps its own. Buffers stay out: they follow from
+    the configuration (positions), or only training needs them (the codebook's memory bank).
     """
     ModelForecaster(tokenizer, world_model)  # refuses what does not fit
+    if copy_gate is not None and cards.copy_gate is None:
+        raise UsageError("a model with a copy gate needs a model card for it")
     folder = Path(folder)
     if folder.exists() and not (folder / DESCRIPTION).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists and is not a model folder; choose another name or remove it")
@@ -73,6 +79,8 @@ def save_model(
             card=cards.world_model, dtype=dtype, without=_buffers(world_model),
             conventions={"tokenizer_sha256": sha256},
         )  # fmt: skip
+        if copy_gate is not None and cards.copy_gate is not None:
+            save_copy_gate(writing / COPY_GATE, copy_gate, cards.copy_gate)
         (writing / DESCRIPTION).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
     return folder
 
@@ -89,23 +97,42 @@ def load_model_folder(folder: str | Path) -> ModelForecaster:
             remedy="pass a folder that `copilot4d export` wrote",
         )  # fmt: skip
     tokenizer, world_model = load_tokenizer(folder / "tokenizer"), load_world_model(folder / "world_model")
-    return join(tokenizer, world_model, name=name, trained_on=trained_on)
+    return join(tokenizer, world_model, name=name, trained_on=trained_on, copy_gate=copy_gate_in(folder))
 
 
 def load_run(folder: str | Path, *, tokenizer: str | Path | None = None) -> ModelForecaster:
-    """A world model from its run or checkpoint, with its tokenizer: the given one, or the one that the run names."""
+    """A world model from its run or checkpoint, with its tokenizer: the given one, or the one that the run names; and
+    with the run's copy gate, where it has one.
+    """
     folder = Path(folder)
     world_model = load_world_model(folder)
     place = tokenizer if tokenizer is not None else tokenizer_of_run(folder)
     if place is None:
         raise UsageError(f"{folder} does not say where its tokenizer is: name its run or folder (--tokenizer)")
-    return join(load_tokenizer(place), world_model, name=folder.resolve().name)
+    return join(load_tokenizer(place), world_model, name=folder.resolve().name, copy_gate=copy_gate_in(run_of(folder)))
+
+
+def save_copy_gate(folder: str | Path, gate: CopyGate, card: ModelCard) -> None:
+    """Write a copy gate, as a pretrained folder."""
+    save_pretrained(folder, gate, kind="copy_gate", config=to_mapping(gate.config), card=card)
+
+
+def copy_gate_in(folder: Path) -> CopyGate | None:
+    """The copy gate that a model folder or a run has; None where it has none."""
+    place = folder / COPY_GATE
+    if not place.is_dir():
+        return None
+    shared = load_pretrained(place, kind="copy_gate")
+    gate = CopyGate(from_mapping(CopyGateConfig, shared.config, source=place / "config.json"))
+    shared.fill(gate)
+    return gate.eval()
 
 
 def join(
-    tokenizer: LoadedTokenizer, world_model: LoadedWorldModel, *, name: str, trained_on: Sequence[str] = ()
-) -> ModelForecaster:
-    """Both halves of a model; DataError where the world model was trained on another tokenizer's tokens."""
+    tokenizer: LoadedTokenizer, world_model: LoadedWorldModel, *, name: str, trained_on: Sequence[str] = (),
+    copy_gate: CopyGate | None = None,
+) -> ModelForecaster:  # fmt: skip
+    """The parts of a model; DataError where the world model was trained on another tokenizer's tokens."""
     trained_with = world_model.tokenizer_sha256
     if trained_with != tokenizer.sha256:
         raise DataError(
@@ -113,7 +140,9 @@ def join(
             found=f"{tokenizer.path}, which is {tokenizer.sha256[:12]}",
             remedy="use the tokenizer that the world model was trained with",
         )  # fmt: skip
-    return ModelForecaster(tokenizer.tokenizer, world_model.world_model, name=name, trained_on=trained_on)
+    return ModelForecaster(
+        tokenizer.tokenizer, world_model.world_model, name=name, trained_on=trained_on, copy_gate=copy_gate
+    )
 
 
 def note_tokenizer(run: str | Path, tokenizer: str | Path) -> None:
@@ -124,7 +153,7 @@ def note_tokenizer(run: str | Path, tokenizer: str | Path) -> None:
 
 def tokenizer_of_run(folder: Path) -> Path | None:
     """Where the tokenizer of a world model's run (or of one of its checkpoints) is, if the run says so."""
-    run = folder if (folder / "checkpoints").is_dir() else folder.resolve().parent.parent
+    run = run_of(folder)
     note = run / TOKENIZER_NOTE
     if not note.is_file():
         return None
@@ -133,6 +162,11 @@ def tokenizer_of_run(folder: Path) -> Path | None:
         return run / str(path)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(note, "tokenizer", expected="a path", found=str(error), remedy="give --tokenizer") from error
+
+
+def run_of(folder: Path) -> Path:
+    """The run itself, of a run or of one of its checkpoints."""
+    return folder if (folder / "checkpoints").is_dir() else folder.resolve().parent.parent
 
 
 def shipped_model(name: str) -> Path:

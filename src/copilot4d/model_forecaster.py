@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from copilot4d.config import to_mapping
+from copilot4d.copy_path import CopyGate
 from copilot4d.errors import UsageError
 from copilot4d.forecaster import Forecast, check_forecast_input
 from copilot4d.geometry import BeamPattern, Rays, Sweep
@@ -30,12 +31,14 @@ class ModelForecaster:
     pattern: what the sensor fires, for forecasts without given rays; None: estimated from each past.
     sampler: how frames are sampled; `guidance` and `steps` of a call take the place of its own.
     trained_on: the data, in words, where it is known; for `limits`.
+    copy_gate: lets rays take what the past measured along them; None: they see the decoded tokens alone.
     Several futures are sampled in one batch. `to` moves both models to a device.
     """
 
     def __init__(
         self, tokenizer: Tokenizer, world_model: WorldModel, *, name: str = "copilot4d",
         sampler: SamplerConfig | None = None, pattern: BeamPattern | None = None, trained_on: Sequence[str] = (),
+        copy_gate: CopyGate | None = None,
     ) -> None:  # fmt: skip
         made, read = tokenizer.config, world_model.config
         if (made.vocabulary, made.tokens) != (read.vocabulary, read.tokens):
@@ -51,14 +54,16 @@ class ModelForecaster:
         self.sampler = replace(sampler or SamplerConfig(), keep_frames=read.past_frames)
         self.pattern = pattern
         self.trained_on = tuple(trained_on)
+        self.copy_gate = None if copy_gate is None else copy_gate.eval()
 
     @torch.no_grad()
     def forecast(
         self, past: Sequence[Sweep], future_poses: FloatArray, rays: Sequence[Rays] | None = None, *,
         guidance: float = 1.0, steps: int = 10, seed: int = 0, futures: int = 1,
     ) -> Forecast:  # fmt: skip
-        """See `Forecaster.forecast`. On given rays every ray has a depth: just behind the region's exit where nothing
-        stopped it. Without rays, the sensor's beams that came back are the points.
+        """See `Forecaster.forecast`. On given rays every ray has a depth: what the past measured along it or what is
+        imagined, and just behind the region's exit where neither stops it. Without rays, the sensor's beams that came
+        back are the points.
         """
         check_forecast_input(past, future_poses, rays, futures=futures)
         world = self.imagine(past, guidance=guidance, steps=steps, seed=seed, futures=futures)
@@ -77,7 +82,9 @@ class ModelForecaster:
         self, past: Sequence[Sweep], *, guidance: float = 1.0, steps: int = 10, seed: int = 0, futures: int = 1
     ) -> ModelImagination:
         """See `Imaginative.imagine`: frames one at a time, with their tokens and opacities."""
-        models = Models(tokenizer=self.tokenizer, world_model=self.world_model, pattern=self.pattern)
+        models = Models(
+            tokenizer=self.tokenizer, world_model=self.world_model, pattern=self.pattern, copy_gate=self.copy_gate
+        )
         sampler = replace(self.sampler, guidance=guidance, steps=steps)
         return ModelImagination(models, past, sampler=sampler, seed=seed, futures=futures)
 
@@ -85,20 +92,30 @@ class ModelForecaster:
         """Move both models to a device, in place."""
         self.tokenizer.to(device)
         self.world_model.to(device)
+        if self.copy_gate is not None:
+            self.copy_gate.to(device)
         return self
+
+    def without_copying(self) -> ModelForecaster:
+        """The same models with rays that see the decoded tokens alone, as in the paper."""
+        return self._with(copy_gate=None)
 
     def with_sampler(self, **changes: Any) -> ModelForecaster:
         """The same models with other sampling, e.g. schedule="maskgit", top_k=None."""
-        sampler = replace(self.sampler, **changes)
-        return ModelForecaster(
-            self.tokenizer, self.world_model, name=self.name, sampler=sampler, pattern=self.pattern,
-            trained_on=self.trained_on,
-        )  # fmt: skip
+        return self._with(sampler=replace(self.sampler, **changes))
+
+    def _with(self, **changes: Any) -> ModelForecaster:
+        kept: dict[str, Any] = {
+            "name": self.name, "sampler": self.sampler, "pattern": self.pattern, "trained_on": self.trained_on,
+            "copy_gate": self.copy_gate,
+        }  # fmt: skip
+        return ModelForecaster(self.tokenizer, self.world_model, **kept | changes)
 
     @property
     def settings(self) -> dict[str, Any]:
         """What decides a forecast beside guidance, steps and seed, for the files that tell how it was made."""
-        return {name: getattr(self.sampler, name) for name in ("schedule", "top_k", "reverse")}
+        sampled = {name: getattr(self.sampler, name) for name in ("schedule", "top_k", "reverse")}
+        return sampled | ({} if self.copy_gate is None else {"copy_path": True})
 
     @property
     def region_half_m(self) -> float:
@@ -112,7 +129,8 @@ class ModelForecaster:
         x, y, _ = (high - low for low, high in self.tokenizer.config.grid.box.reshape(2, 3).T)
         is_own = self.world_model.config.token_frame == "own"
         where = "the ego, wherever it goes," if is_own else "the place where the ego is when the forecast begins"
-        words = f"{self.name} knows {x:.0f} m x {y:.0f} m around {where} and predicts no points beyond."
+        beyond = "predicts no points beyond" if self.copy_gate is None else "shows beyond what the past sweeps measured"
+        words = f"{self.name} knows {x:.0f} m x {y:.0f} m around {where} and {beyond}."
         return f"{words} Trained on: {', '.join(self.trained_on)}." if self.trained_on else words
 
     @property
@@ -124,7 +142,7 @@ class ModelForecaster:
     def _weights(self) -> str:
         """Of all parameters and both configurations; buffers are derived from them, or only training needs them."""
         digest = hashlib.sha256()
-        for model in (self.tokenizer, self.world_model):
+        for model in filter(None, (self.tokenizer, self.world_model, self.copy_gate)):
             digest.update(repr(sorted(to_mapping(model.config).items())).encode())
             for name, parameter in model.named_parameters():
                 digest.update(name.encode())

@@ -3,6 +3,7 @@
 Axes: S futures, P past frames, H/W tokens of a frame, R rays. Every decoded scene has one frame of its own, in which
 its tokens were made: the sweep's lidar frame (token frame "own"), or the newest past sweep's ("reference"). Depths
 along a ray are the same in both, so rays are carried into the scene's frame and the depths are used in the lidar's.
+With a copy gate, rays that see what the past measured take its depths (see `copilot4d.copy_path`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from copilot4d.copy_path import CopyGate, Measured, MeasuredPast, candidates
+from copilot4d.copy_path.candidates import MEASURED
 from copilot4d.errors import ForecastError
 from copilot4d.forecaster import check_forecast_input, future_timestamps
 from copilot4d.geometry import BeamPattern, Rays, Sweep, gathered_sweep, se3
@@ -34,6 +37,7 @@ class Models:
     tokenizer: Tokenizer
     world_model: WorldModel
     pattern: BeamPattern | None  # of the sensor; None: estimated from each past
+    copy_gate: CopyGate | None = None  # None: rays see the decoded tokens alone
 
     @property
     def in_own_frames(self) -> bool:
@@ -60,19 +64,30 @@ class Models:
         in_scene = rays.transformed(scene_from_lidar)
         seen = self.tokenizer.render(scene, [in_scene] * len(scene), seed=seed & MASK63)
         shape = (len(tokens), len(rays))
-        depths, opacities, returned = (
-            values.view(shape).cpu().numpy() for values in (seen.answered_m, seen.opacity.clamp(0, 1), seen.returned)
-        )
-        return tuple(Seen(d, o, r) for d, o, r in zip(depths, opacities, returned, strict=True))
+        values = (seen.answered_m, seen.opacity.clamp(0, 1), seen.returned, seen.exit_m)
+        return tuple(map(Seen, *(value.view(shape).cpu().numpy() for value in values)))
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What R rays see in one scene: depths (R,), also where nothing returns, opacities (R,), and what returned (R,)."""
+    """What R rays see in one scene, all (R,): depths, also where nothing returns, opacities, what returned, and where
+    rays leave the region.
+    """
 
     depths_m: FloatArray
     opacity: FloatArray
     returned: np.ndarray
+    exits_m: FloatArray
+
+    def copying(self, gate: CopyGate, measured: Measured, rays: Rays) -> Seen:
+        """The same with the depths that the past measured where the gate believes them."""
+        found = candidates(measured, rays, self.depths_m, self.opacity, self.exits_m)
+        chosen = gate.choose(found)[:, None]
+        depths = np.take_along_axis(found.depths_m, chosen, axis=1)[:, 0]
+        is_measured = np.take_along_axis(found.is_measured, chosen, axis=1)[:, 0]
+        # A beam comes back from what was measured on it, and from what is imagined; not from a guess between beams.
+        returned = is_measured | (self.returned & (chosen[:, 0] < MEASURED))
+        return replace(self, depths_m=depths, returned=returned)
 
     def on(self, rays: Rays, world_from_lidar: FloatArray, timestamp_ns: int) -> ImaginedFrame:
         """A point for every ray: what scoring asks for."""
@@ -131,29 +146,46 @@ class ModelImagination:
         self._made = 0
         # What the beams saw of the newest frames, of every future; None where other rays were asked for.
         self._shown: tuple[tuple[Sweep, ...] | None, ...] = ()
+        self._measured = None if models.copy_gate is None else MeasuredPast.of(self._past)
         self._stretches = [self._begin(self._past, range(futures))]
 
     def step(self, world_from_lidar: FloatArray, rays: Rays | None = None) -> tuple[ImaginedFrame, ...]:
         """The ego's next pose (4, 4) -> the next frame of every future. rays: in that frame's own lidar frame."""
-        pose = _checked_pose(world_from_lidar)
-        if rays is not None and not (np.isfinite(rays.origins).all() and np.isfinite(rays.directions).all()):
-            raise ForecastError("rays must have finite origins and directions; some here have NaN or infinity")
-        stretches = self._with_moved_reference() if self._must_move_reference(pose) else self._stretches
-        timestamp_ns = future_timestamps(self._past, self._made + 1)[-1]
-        tokens = torch.cat([stretch.rollout.step(pose[None])[0] for stretch in stretches])  # (S, H, W)
-        self._stretches = stretches  # only now: a step that failed was not taken
-        self._made += 1
-        self._shown = (*self._shown, None)[-self._frames :]
         asked = self.pattern.rays() if rays is None else rays
+        tokens, seen = self._advance(world_from_lidar, asked)
+        pose, timestamp_ns = np.asarray(world_from_lidar, dtype=np.float64), self._timestamp_ns
         frames = []
-        for seen, its_tokens in zip(self._look(tokens, pose, asked), tokens, strict=True):
+        for its_seen, its_tokens in zip(seen, tokens, strict=True):
             frame = (
-                seen.generated(self.pattern, pose, timestamp_ns) if rays is None else seen.on(rays, pose, timestamp_ns)
+                its_seen.generated(self.pattern, pose, timestamp_ns)
+                if rays is None
+                else its_seen.on(rays, pose, timestamp_ns)
             )
             frames.append(replace(frame, tokens=its_tokens.cpu().numpy()))
         if rays is None:
             self._shown = (*self._shown[:-1], tuple(frame.sweep for frame in frames))
         return tuple(frames)
+
+    def see(self, world_from_lidar: FloatArray, rays: Rays) -> list[Seen]:
+        """As `step`, but what the rays see in every future rather than sweeps: depths, opacities, exits."""
+        return self._advance(world_from_lidar, rays)[1]
+
+    def _advance(self, world_from_lidar: FloatArray, rays: Rays) -> tuple[Tensor, list[Seen]]:
+        """The next frame of every future: its tokens (S, H, W), and what the rays see in it."""
+        pose = _checked_pose(world_from_lidar)
+        if not (np.isfinite(rays.origins).all() and np.isfinite(rays.directions).all()):
+            raise ForecastError("rays must have finite origins and directions; some here have NaN or infinity")
+        stretches = self._with_moved_reference() if self._must_move_reference(pose) else self._stretches
+        tokens = torch.cat([stretch.rollout.step(pose[None])[0] for stretch in stretches])  # (S, H, W)
+        self._stretches = stretches  # only now: a step that failed was not taken
+        self._made += 1
+        self._shown = (*self._shown, None)[-self._frames :]
+        return tokens, self._look(tokens, pose, rays, self._timestamp_ns)
+
+    @property
+    def _timestamp_ns(self) -> int:
+        """Of the newest imagined frame."""
+        return future_timestamps(self._past, self._made)[-1]
 
     def fork(self) -> ModelImagination:
         """A copy that goes on by itself. Models, past and tokens are shared; the network's memory of them is copied."""
@@ -167,13 +199,21 @@ class ModelImagination:
         """The sensor's beams: given, or estimated from the past."""
         return self._beams()
 
-    def _look(self, tokens: Tensor, pose: FloatArray, rays: Rays) -> list[Seen]:
+    def _look(self, tokens: Tensor, pose: FloatArray, rays: Rays, timestamp_ns: int) -> list[Seen]:
         """(S, H, W) tokens -> what each future's rays see; futures with one reference in one batch."""
         seen: list[Seen] = []
         for stretch in self._stretches:
             part = tokens[len(seen) : len(seen) + len(stretch.rollout.futures)]
             seen += self._models.look(part, pose, stretch.world_from_reference, rays, self._seed)
-        return seen
+        return self._copying(seen, pose, rays, timestamp_ns)
+
+    def _copying(self, seen: Sequence[Seen], pose: FloatArray, rays: Rays, timestamp_ns: int) -> list[Seen]:
+        """What the same rays see in several futures, with what the past measured along them."""
+        gate = self._models.copy_gate
+        if gate is None or self._measured is None:
+            return list(seen)
+        measured = self._measured.along(rays, pose, timestamp_ns)
+        return [one.copying(gate, measured, rays) for one in seen]
 
     def _begin(self, sweeps: tuple[Sweep, ...], futures: Sequence[int]) -> _Stretch:
         """A rollout of these futures after these sweeps, with its random numbers going on from the frames so far."""
@@ -218,8 +258,10 @@ class ModelImagination:
                 sweeps.append(shown[rollout.futures[row]])
                 continue
             pose, tokens = rollout.poses[0, i], rollout.tokens[row, i][None]
-            (seen,) = self._models.look(tokens, pose, stretch.world_from_reference, self.pattern.rays(), self._seed)
+            beams = self.pattern.rays()
             timestamp_ns = future_timestamps(stretch.sweeps, i - len(stretch.sweeps) + 1)[-1]
+            seen = self._models.look(tokens, pose, stretch.world_from_reference, beams, self._seed)
+            (seen,) = self._copying(seen, pose, beams, timestamp_ns)
             sweeps.append(seen.generated(self.pattern, pose, timestamp_ns).sweep)
         return tuple(sweeps)
 

@@ -14,7 +14,8 @@ import torch
 
 from copilot4d.cli.console import console, next_step
 from copilot4d.cli.outputs import check_output_folder
-from copilot4d.model_folder import ModelCards, join, save_model
+from copilot4d.copy_path import CopyGate
+from copilot4d.model_folder import ModelCards, copy_gate_in, join, run_of, save_model
 from copilot4d.training.checkpoint import Checkpoint
 from copilot4d.training.load_tokenizer import load_tokenizer
 from copilot4d.training.load_world_model import load_world_model
@@ -29,7 +30,8 @@ class Options:
 
         copilot4d export --tokenizer runs/tokenizer --world-model runs/world --out models/mine --trained-on "my logs"
 
-    The best checkpoints are taken, with averaged weights where there are. What only training needs stays behind.
+    The best checkpoints are taken, with averaged weights where there are, and the copy gate that lies in the world
+    model's run. What only training needs stays behind.
     """
 
     tokenizer: Path
@@ -60,6 +62,7 @@ def run(options: Options) -> int:
     tokenizer, world_model = load_tokenizer(options.tokenizer), load_world_model(options.world_model)
     name = options.name or options.out.resolve().name
     joined = join(tokenizer, world_model, name=name)  # refuses a tokenizer that the world model was not trained with
+    gate = _gate_of(options.world_model)
     region, frames = joined.tokenizer.config.grid, joined.world_model.config.frames
     size = " x ".join(f"{b - a:g} m" for a, b in zip(region.minimum, region.maximum, strict=True))
     rows, columns = joined.tokenizer.config.tokens
@@ -74,16 +77,27 @@ def run(options: Options) -> int:
             f"Predicts the tokens of the next sweeps, given {joined.world_model.config.past_frames} past ones and the "
             f"ego's motion; clips of {frames} frames, tokens in the frame '{joined.world_model.config.token_frame}'.",
         ),
+        copy_gate=None if gate is None else card(
+            options, "copy gate", None,
+            "Says of each ray whether to believe what is imagined along it or what the past measured.",
+        ),
     )  # fmt: skip
     save_model(
-        options.out, joined.tokenizer, joined.world_model, cards=cards, name=name, dtype=DTYPES[options.precision]
-    )
+        options.out, joined.tokenizer, joined.world_model, cards=cards, name=name, dtype=DTYPES[options.precision],
+        copy_gate=gate,
+    )  # fmt: skip
     total = sum(path.stat().st_size for path in options.out.rglob("*") if path.is_file())
     console.print(f"Wrote {options.out}: {total / 1e6:.1f} MB in {options.precision}", markup=False, highlight=False)
     place = str(options.out)
     model = shlex.quote(place if "/" in place else f"./{place}")  # a bare word could be the name of a shipped model
     next_step(f"copilot4d evaluate --model {model} --data street-v1/val --setting 1s --every 12 --out scores.json")
     return 0
+
+
+def _gate_of(world_model: Path) -> CopyGate | None:
+    """The copy gate of a world model's run, or of the model folder whose world model is named."""
+    home = run_of(world_model) if not (world_model / "config.json").is_file() else world_model.resolve().parent
+    return copy_gate_in(home)
 
 
 def card(options: Options, half: str, checkpoint: Checkpoint | None, summary: str) -> ModelCard:

@@ -31,6 +31,7 @@ VERBS: dict[str, Verb] = {
     "evaluate-tokenizer": Verb("evaluate_tokenizer", "score and draw how well a tokenizer reconstructs sweeps"),
     "tokenize": Verb("tokenize", "put drives through a tokenizer once, before a world model trains on them"),
     "train world-model": Verb("train_world_model", "learn how tokens go on, given the past and the ego's motion"),
+    "train copy-gate": Verb("train_copy_gate", "learn which rays may take what the past measured along them"),
     "export": Verb("export", "put a trained tokenizer and world model into one folder to share and forecast with"),
     "forecast": Verb("forecast", "predict the sweeps that follow a moment of a drive, and write them"),
     "view": Verb("view", "ask what if, in the browser: draw the ego's way, watch the futures that follow"),

@@ -32,6 +32,8 @@ class ModelOptions:
     """How many tokens each step decides: paper (many early), maskgit (few early). By default the model's own."""
     top_k: int | None = None
     """Draw among so many tokens; 0: among all. By default the model's own."""
+    copy_path: bool = True
+    """Let rays take what the past measured along them, where the model has learned when (train copy-gate)."""
     device: str = "auto"
     """cpu, cuda, cuda:1."""
 
@@ -65,6 +67,8 @@ def load(options: ModelOptions) -> Forecaster:
         return forecaster
     if options.top_k is not None and options.top_k < 0:
         raise UsageError(f"--top-k must be at least 0, got {options.top_k}")
+    if not options.copy_path:
+        forecaster = forecaster.without_copying()
     if options.schedule is not None:
         forecaster = forecaster.with_sampler(schedule=options.schedule)
     if options.top_k is not None:

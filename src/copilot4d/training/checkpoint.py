@@ -16,7 +16,7 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ class RunIdentity:
     config: Mapping[str, Any]  # plain values: the model's and the recipe's
     data_fingerprint: str
     conventions: Mapping[str, Any]  # what changes the meaning of the weights: grid, actions, vocabulary
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # of `config`, for checkpoints older than a setting
 
     def content(self) -> dict[str, Any]:
         """As the manifest holds it."""

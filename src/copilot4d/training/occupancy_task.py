@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from copilot4d.baselines.occupancy_4d import Occupancy4d, Occupancy4dConfig, PastVoxels, past_voxels
-from copilot4d.config import to_mapping
+from copilot4d.config import default_values, to_mapping
 from copilot4d.datasets.windows import Window, frame_rule, protocol_windows, read_clip
 from copilot4d.errors import ProtocolError, UsageError
 from copilot4d.geometry import Clip, Drive, Rays, intersect_box
@@ -183,6 +183,10 @@ class OccupancyTask(TrainingTask):
     def config(self) -> Mapping[str, Any]:
         """The network, the settings, the rays, the augmentation."""
         return to_mapping(self.training)
+
+    def default_config(self) -> Mapping[str, Any]:
+        """Of the same."""
+        return default_values(self.training)
 
     def conventions(self) -> Mapping[str, Any]:
         """What the densities mean."""

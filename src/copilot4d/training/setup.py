@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from copilot4d.config import differences, to_mapping
+from copilot4d.config import completed, default_values, differences, to_mapping
 from copilot4d.errors import DataError, TrainingError, UsageError
 from copilot4d.training.checkpoint import Checkpoint, CheckpointStore, RunIdentity, open_checkpoint, read_tensors
 from copilot4d.training.counter import counter_seed
@@ -35,6 +35,7 @@ def run_identity(task: TrainingTask, config: TrainingConfig) -> RunIdentity:
     return RunIdentity(
         task=task.name,
         config={"recipe": to_mapping(config.recipe), "seed": config.seed, "task": dict(task.config())},
+        defaults={"recipe": default_values(config.recipe), "task": dict(task.default_config())},
         data_fingerprint=task.data_fingerprint(),
         conventions=task.conventions(),
     )
@@ -61,8 +62,13 @@ def checkpoint_to_resume(
 
 
 def check_same_run(checkpoint: Checkpoint, identity: RunIdentity) -> None:
-    """Refuse to go on with another task, recipe, config or data than the checkpoint's."""
-    mine, other = identity.content(), checkpoint.content
+    """Refuse to go on with another task, recipe, config or data than the checkpoint's.
+
+    A setting that did not exist when the checkpoint was written had its default.
+    """
+    mine, other = identity.content(), dict(checkpoint.content)
+    if isinstance(stated := other.get("config"), Mapping):
+        other["config"] = completed(stated, identity.defaults)
     keys = ("task", "config", "data_fingerprint", "conventions")
     changed = differences({k: other.get(k) for k in keys}, {k: mine[k] for k in keys})
     if changed:

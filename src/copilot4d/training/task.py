@@ -83,6 +83,10 @@ class TrainingTask(ABC):
         """The model's and data's configuration as plain values; a resumed run must have the same."""
         return {}
 
+    def default_config(self) -> Mapping[str, Any]:
+        """Values of `config` where nobody says otherwise: what a checkpoint from before a setting existed meant."""
+        return {}
+
     def conventions(self) -> Mapping[str, Any]:
         """Decisions that change the meaning of the weights (grid, action convention, vocabulary), as plain values."""
         return {}

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from copilot4d.config import to_mapping
+from copilot4d.config import default_values, to_mapping
 from copilot4d.errors import UsageError
 from copilot4d.geometry import Drive, Sweep, inside_box
 from copilot4d.rendering import RayBatch
@@ -185,6 +185,10 @@ class TokenizerTask(TrainingTask):
     def config(self) -> Mapping[str, Any]:
         """The tokenizer, the rays, the augmentation."""
         return to_mapping(self.training)
+
+    def default_config(self) -> Mapping[str, Any]:
+        """Of the same."""
+        return default_values(self.training)
 
     def conventions(self) -> Mapping[str, Any]:
         """What tokens mean."""

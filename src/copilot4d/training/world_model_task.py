@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from copilot4d.config import to_mapping
+from copilot4d.config import default_values, to_mapping
 from copilot4d.errors import UsageError
 from copilot4d.geometry import VoxelGrid
 from copilot4d.training.counter import SampleKey, StepCounter
@@ -160,6 +160,10 @@ class WorldModelTask(TrainingTask):
     def config(self) -> Mapping[str, Any]:
         """The world model's configuration."""
         return to_mapping(self.training)
+
+    def default_config(self) -> Mapping[str, Any]:
+        """Of the same."""
+        return default_values(self.training)
 
     def conventions(self) -> Mapping[str, Any]:
         """What the weights take tokens and actions to be."""

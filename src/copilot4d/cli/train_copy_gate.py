@@ -1,0 +1,143 @@
+"""`copilot4d train copy-gate`: learn which rays of a model's forecasts may take what the past measured along them."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from copilot4d.cli.console import console, next_step, track
+from copilot4d.cli.outputs import check_output_folder
+from copilot4d.cli.training_drives import choose_drives
+from copilot4d.copy_learning import forecast_examples, moments
+from copilot4d.copy_path import CANDIDATES, CopyGate
+from copilot4d.copy_path.fitting import Examples, costs_of, fit
+from copilot4d.datasets.windows import Window
+from copilot4d.errors import UsageError
+from copilot4d.forecast import load_forecaster
+from copilot4d.model_folder import COPY_GATE, run_of, save_copy_gate
+from copilot4d.model_forecaster import ModelForecaster
+from copilot4d.training.distributed import choose_device
+from copilot4d.training.malloc import keep_freed_memory
+from copilot4d.training.pretrained import ModelCard, Score
+
+HELD_OUT_EVERY = 5  # each fifth forecast is for the score
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Learn which rays of a model's forecasts may take what the past measured along them. Example:
+
+        copilot4d train copy-gate --model runs/world --data street-v1/train:150 --drives train_000120 train_000121
+
+    The model forecasts drives whose future is known; take some that the world model was not trained on. The gate is
+    written into the run, from where `forecast`, `evaluate`, `view` and `export` take it along.
+    """
+
+    model: Path
+    """The run of a world model, or a model folder."""
+    data: tuple[Path, ...]
+    """One or several data sets; the format of each is recognised."""
+    tokenizer: Path | None = None
+    """The tokenizer's run or folder, for a run that does not name its own."""
+    drives: tuple[str, ...] = ()
+    """Learn only from these drives."""
+    split: str | None = None
+    """Learn only from the drives of this split."""
+    settings: tuple[Literal["1s", "3s"], ...] = ("1s", "3s")
+    """The protocol's settings whose frame rates are learned."""
+    forecasts: int = 40
+    """How many of each setting, spread over the drives; each fifth is kept for the score."""
+    rays_per_frame: int = 6000
+    """Rays of each forecast frame that are learned from."""
+    sampling_steps: int = 10
+    """Of the forecasts."""
+    steps: int = 3000
+    """Updates of the gate."""
+    seed: int = 0
+    """Of forecasts, rays and updates."""
+    out: Path | None = None
+    """Where to write the gate; by default into the model's folder."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1: where the model forecasts."""
+
+
+def run(options: Options) -> int:
+    """Run the verb."""
+    out = options.out or _home(options.model) / COPY_GATE
+    check_output_folder("--out", out)
+    if options.rays_per_frame < 1:
+        raise UsageError(f"--rays-per-frame must be at least 1, got {options.rays_per_frame}")
+    device = choose_device(options.device)
+    if device.type == "cpu":
+        keep_freed_memory()
+    forecaster = load_forecaster(options.model, tokenizer=options.tokenizer, device=str(device))
+    if not isinstance(forecaster, ModelForecaster):
+        raise UsageError(f"{options.model} is no tokenizer with a world model: it has nothing to copy into")
+    began = time.monotonic()
+    learned, held_out = collect(options, forecaster)
+    gate = fit(learned, steps=options.steps, seed=options.seed)
+    by_gate = float(costs_of(gate, held_out).mean())
+    imagined, measured = (float(held_out.costs[:, CANDIDATES.index(name)].mean()) for name in ("imagined", "recent"))
+    console.print(
+        f"mean cost of {len(held_out)} rays kept aside: {by_gate:.3f} m2 with the gate, {imagined:.3f} by what is "
+        f"imagined alone, {measured:.3f} by what was measured alone",
+        highlight=False,
+    )
+    save_copy_gate(out, gate, card(options, gate, len(learned), time.monotonic() - began, by_gate))
+    console.print(f"Wrote {out}", markup=False, highlight=False)
+    words = [
+        "copilot4d", "evaluate", "--model", options.model, "--data", options.data[0], "--setting", options.settings[0],
+        "--roi-half", f"{forecaster.region_half_m:g}", "--every", 12, "--out", "scores.json",
+    ]  # fmt: skip
+    next_step(shlex.join(map(str, words)))
+    return 0
+
+
+def collect(options: Options, forecaster: ModelForecaster) -> tuple[Examples, Examples]:
+    """Rays to learn from, and rays for the score; no forecast gives both."""
+    chosen, _ = choose_drives(options.data, drives=options.drives, split=options.split)
+    drives = {drive.name: drive for drive in chosen}
+    if len(drives) < len(chosen):
+        raise UsageError("two data sets have drives of the same name; learn from one of them, or choose by --drives")
+    learn: list[Window] = []
+    score: list[Window] = []
+    for setting in options.settings:
+        for i, window in enumerate(moments(drives, setting, options.forecasts)):
+            (score if i % HELD_OUT_EVERY == HELD_OUT_EVERY - 1 else learn).append(window)
+    if not score:
+        raise UsageError(f"--forecasts must be at least {HELD_OUT_EVERY}: each fifth is kept for the score")
+    learned, held_out = (
+        forecast_examples(
+            forecaster, drives, windows, rays_per_frame=options.rays_per_frame, steps=options.sampling_steps,
+            seed=options.seed, track=track,
+        )
+        for windows in (learn, score)
+    )  # fmt: skip
+    return learned, held_out
+
+
+def card(options: Options, gate: CopyGate, rays: int, seconds: float, score: float) -> ModelCard:
+    """What is known about the gate."""
+    return ModelCard(
+        title=f"{options.model.resolve().name}: copy gate",
+        summary="Says of each ray whether to believe what is imagined along it or what the past measured.",
+        trained_on=[str(path) for path in options.data],
+        steps=options.steps,
+        samples=rays,
+        training_s=seconds,
+        hardware=f"{platform.machine()}, {sys.platform}",
+        scores=[
+            Score(metric="cost of a ray, m2", value=score, dataset="forecasts kept aside", protocol="the gate's own")
+        ],
+        command=shlex.join(["copilot4d", *sys.argv[1:]]),
+    )
+
+
+def _home(model: Path) -> Path:
+    """The folder in which a model's gate lives: the model folder, or the run, also of one of its checkpoints."""
+    return run_of(model) if (model / "checkpoints").is_dir() or (model / "manifest.json").is_file() else model

@@ -1,0 +1,83 @@
+"""Learning the copy gate of a model: forecasts of drives whose future is known, ray by ray.
+
+The gate learns what this model gets right, so it is learned from the model's own forecasts, best of drives that the
+world model never saw: on drives it was trained on, it is surer than it should be.
+
+    R rays of a future frame, C candidates
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from copilot4d.copy_path import MeasuredPast, candidates
+from copilot4d.copy_path.fitting import Examples, examples
+from copilot4d.datasets.windows import Clip, Window, explain_missing, protocol_windows, read_clip
+from copilot4d.errors import ProtocolError, UsageError
+from copilot4d.evaluation import Protocol
+from copilot4d.evaluation.true_rays import true_frame
+from copilot4d.geometry import Drive, se3
+from copilot4d.geometry.se3 import FloatArray
+from copilot4d.model_forecaster import ModelForecaster
+from copilot4d.progress import Track, silent
+
+
+def moments(drives: Mapping[str, Drive], setting: str, count: int) -> list[Window]:
+    """`count` complete windows of a setting, evenly spread over the drives."""
+    if count < 1:
+        raise UsageError(f"at least 1 forecast per setting is needed to learn from, got {count}")
+    windows = [window for window in protocol_windows(drives, setting) if window.complete]
+    if not windows:
+        shown = [explain_missing(drive, setting) for _, drive in zip(range(8), drives.values(), strict=False)]
+        raise ProtocolError(f"no drive has a complete window of the {setting} setting: " + "; ".join(shown))
+    places = np.linspace(0, len(windows) - 1, min(count, len(windows)) + 1)
+    return [windows[i] for i in ((places[1:] + places[:-1]) / 2).astype(int)]
+
+
+@torch.no_grad()
+def forecast_examples(
+    forecaster: ModelForecaster, drives: Mapping[str, Drive], windows: Sequence[Window], *, rays_per_frame: int,
+    steps: int = 10, seed: int = 0, track: Track = silent,
+) -> Examples:  # fmt: skip
+    """Rays of the forecasts of these windows, with what each candidate would have cost."""
+    alone = forecaster.without_copying()
+    rng = np.random.default_rng(seed)
+    parts: list[Examples] = []
+    for window in track(windows, "forecasts"):
+        parts += clip_examples(alone, read_clip(drives[window.drive], window), rays_per_frame, steps, seed, rng)
+    return Examples.join(parts)
+
+
+def clip_examples(
+    forecaster: ModelForecaster, clip: Clip, rays_per_frame: int, steps: int, seed: int, rng: np.random.Generator
+) -> list[Examples]:
+    """Of each future frame of one clip."""
+    protocol = Protocol(roi_half_m=forecaster.region_half_m)
+    world = forecaster.imagine(clip.past, steps=steps, seed=seed)
+    measured = MeasuredPast.of(clip.past)
+    parts = []
+    for i, (pose, sweep) in enumerate(zip(clip.future_poses, clip.future, strict=True)):
+        frame = true_frame(clip, i, protocol)
+        (seen,) = world.see(pose, frame.rays)
+        if len(frame.rays) == 0:
+            continue
+        found = candidates(
+            measured.along(frame.rays, pose, sweep.timestamp_ns), frame.rays, seen.depths_m, seen.opacity, seen.exits_m
+        )
+        reference_from_lidar = se3.relative_motion(clip.past[-1].world_from_lidar, pose)
+        is_scored, *in_region = (
+            _is_within(se3.transform_points(reference_from_lidar, points), forecaster.region_half_m)
+            for points in (frame.points, *map(frame.rays.points_at, found.depths_m.T))
+        )
+        made = examples(found, frame.rays, frame.points, is_scored, np.stack(in_region, axis=1))
+        parts.append(made.thinned(rays_per_frame, rng))
+    return parts
+
+
+def _is_within(points: FloatArray, half_m: float) -> NDArray[np.bool_]:
+    """(N,) whether points lie in the square of the scores' region."""
+    return (np.abs(points[:, :2]) < half_m).all(axis=1)  # type: ignore[no-any-return]

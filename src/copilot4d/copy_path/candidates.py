@@ -1,0 +1,134 @@
+"""What a ray may be answered: what the imagined scene shows along it, and what the past measured along it.
+
+The past sweeps, gathered and held still, are sharp where nothing moves; the imagined scene knows what moves and what
+was hidden, but only as sharply as tokens say it, and only within its region. `candidates` lays both side by side, with
+what tells which of them to believe. Depths in metres along unit rays.
+
+    R rays, C candidates, F features, N gathered points, K neighbours in angle
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from copilot4d.baselines.angular import nearest_in_angle
+from copilot4d.geometry import Rays, Sweep, se3
+from copilot4d.geometry.se3 import FloatArray
+
+CANDIDATES = ("imagined", "snapped", "recent", "nearest", "farthest")
+FEATURES = (
+    "imagined_log", "opacity", "is_faint", "recent_log", "nearest_log", "farthest_log", "recent_angle_log",
+    "nearest_angle_log", "outer_angle_log", "recent_age", "exit_log", "is_beyond", "ahead_s", "slope",
+    "recent_against_imagined", "farthest_against_imagined", "spread_log", "is_near", "recent_height",
+)  # fmt: skip
+MEASURED = CANDIDATES.index("recent")  # from here on, candidates need nothing imagined
+NEIGHBOURS = 8
+AGE_RAD = np.deg2rad(0.25)  # how much further off a point counts for each sweep that it is older than the newest
+SAME_RAD = 0.02  # how far off a point may lie to be taken for what the ray hits
+RETURN_RAD = 0.01  # and how far, for a beam that is sent there to come back
+SAME_M, SAME_SHARE = 0.5, 0.05  # and how far from the imagined depth, to be the same surface
+FAINT = 0.5  # opacity below which the scene as good as lets a ray pass
+MOST_AHEAD_S = 3.0  # the gate was trained up to here; later frames are as uncertain at least
+
+
+@dataclass(frozen=True)
+class MeasuredPast:
+    """The past sweeps gathered: points (N, 3) in the newest one's lidar frame, and how many sweeps old each is (N,)."""
+
+    points: NDArray[np.float32]
+    ages: NDArray[np.float32]
+    world_from_reference: FloatArray
+    timestamp_ns: int
+
+    @classmethod
+    def of(cls, past: Sequence[Sweep]) -> MeasuredPast:
+        """Sweeps, oldest first."""
+        newest = past[-1]
+        reference_from_world = se3.invert(newest.world_from_lidar)
+        points = np.concatenate([sweep.points_in(reference_from_world) for sweep in past]).astype(np.float32)
+        ages = np.repeat(np.arange(len(past), dtype=np.float32)[::-1], [len(sweep) for sweep in past])
+        return cls(points, ages, newest.world_from_lidar, newest.timestamp_ns)
+
+    def along(self, rays: Rays, world_from_lidar: FloatArray, timestamp_ns: int) -> Measured:
+        """What was measured near the rays of a sensor at this pose and time."""
+        lidar_from_reference = se3.relative_motion(world_from_lidar, self.world_from_reference)
+        points = se3.transform_points(lidar_from_reference, self.points)
+        found = nearest_in_angle(points, rays, NEIGHBOURS)
+        there = found.indices >= 0
+        ages = np.where(there, self.ages[found.indices], 0)
+        penalised = np.where(there, np.hypot(found.chords, AGE_RAD * ages), np.inf)
+        recent = penalised.argmin(axis=1)
+        rows = np.arange(len(rays))
+        ranges = np.where(there, found.ranges_m, found.ranges_m[:, :1])  # fewer points than neighbours: the nearest's
+        return Measured(
+            ranges_m=ranges,
+            angles=np.where(there, found.chords, found.chords[:, :1]),
+            recent_m=ranges[rows, recent],
+            recent_angle=penalised[rows, recent],
+            recent_age=ages[rows, recent],
+            recent_height_m=points[found.indices[rows, recent], 2],
+            ahead_s=(timestamp_ns - self.timestamp_ns) / 1e9,
+        )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Along R rays: the K measured points nearest in angle, nearest first, and the nearest that is also recent."""
+
+    ranges_m: NDArray[np.float32]  # (R, K)
+    angles: NDArray[np.float32]  # (R, K) chords of unit vectors, near enough to radians
+    recent_m: NDArray[np.float32]  # (R,)
+    recent_angle: NDArray[np.float32]  # (R,) its age counts as further off
+    recent_age: NDArray[np.float32]  # (R,) in sweeps
+    recent_height_m: NDArray[np.float32]  # (R,) above the sensor
+    ahead_s: float  # how long after the newest past sweep the rays are sent
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Depths to choose from and what tells them apart: (R, C) in the order of `CANDIDATES`, (R, F) of `FEATURES`."""
+
+    depths_m: NDArray[np.float32]
+    features: NDArray[np.float32]
+    is_measured: NDArray[np.bool_]  # (R, C) whether a past point lies there, on the ray as nearly as beams repeat
+
+
+def candidates(
+    measured: Measured, rays: Rays, imagined_m: FloatArray, opacity: FloatArray, exit_m: FloatArray
+) -> Candidates:
+    """What R rays may be answered. All (R,): depth and opacity of the scene, and where a ray leaves its region."""
+    ranges, angles = measured.ranges_m, measured.angles
+    is_on_ray = angles < SAME_RAD
+    is_same = is_on_ray & (np.abs(ranges - imagined_m[:, None]) < np.maximum(SAME_M, SAME_SHARE * imagined_m)[:, None])
+    is_near = is_same.any(axis=1)
+    first_same = ranges[np.arange(len(ranges)), is_same.argmax(axis=1)]
+    snapped = np.where(is_near, first_same, imagined_m)
+    nearest, recent = ranges[:, 0], measured.recent_m
+    farthest = np.maximum(np.where(is_on_ray, ranges, 0).max(axis=1), nearest)
+    depths = np.column_stack([imagined_m, snapped, recent, nearest, farthest])
+    features = np.column_stack(
+        [
+            _log(imagined_m), opacity, opacity < FAINT, _log(recent), _log(nearest), _log(farthest),
+            np.log(measured.recent_angle + 1e-4), np.log(angles[:, 0] + 1e-4), np.log(angles[:, -1] + 1e-4),
+            measured.recent_age, _log(exit_m), recent > exit_m,
+            np.full(len(rays), min(measured.ahead_s, MOST_AHEAD_S)), rays.directions[:, 2],
+            _signed_log(recent - imagined_m), _signed_log(farthest - imagined_m),
+            np.log(ranges.std(axis=1) + 0.02), is_near, measured.recent_height_m,
+        ]
+    )  # fmt: skip
+    is_hit, is_recent_hit = angles[:, 0] < RETURN_RAD, measured.recent_angle < SAME_RAD
+    is_measured = np.column_stack([np.zeros_like(is_hit), is_near & is_hit, is_recent_hit & is_hit, is_hit, is_hit])
+    return Candidates(depths.astype(np.float32), features.astype(np.float32), is_measured)
+
+
+def _log(depths_m: FloatArray) -> FloatArray:
+    return np.log(np.clip(depths_m, 0.1, 1e3))  # type: ignore[no-any-return]
+
+
+def _signed_log(difference_m: FloatArray) -> FloatArray:
+    """Grows with the difference, finely near 0."""
+    return np.sign(difference_m) * np.log1p(np.abs(difference_m) / 0.05)  # type: ignore[no-any-return]

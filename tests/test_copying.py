@@ -1,0 +1,107 @@
+"""A model that copies what the past measured: in forecasts on rays, in generated sweeps, on disk."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from copilot4d import load_forecaster
+from copilot4d.baselines.ray_tracing import RayTracing
+from copilot4d.errors import UsageError
+from copilot4d.geometry import BeamPattern, Rays, se3
+from copilot4d.model_folder import COPY_GATE, ModelCards, save_copy_gate, save_model
+from copilot4d.model_forecaster import ModelForecaster
+from tests.support.gates import always
+from tests.support.stub_models import HALF_M, PillarTokenizer, StandingWorld
+from tests.test_model_folder import card, depths_of, models  # noqa: F401  (models is a fixture)
+from tests.test_model_forecaster import WORLD, past_of, rays_at_poles, sweep_at, way
+
+FAR_POLE = np.array([[HALF_M + 8.0, 1.0, 0.0]])  # beyond all that tokens show
+
+
+def with_far_pole(count):
+    ring = 0.3 * np.stack([np.cos(t := np.linspace(0, 6.2, 40)), np.sin(t), np.zeros(40)], -1)
+    return [sweep_at(pose, t, FAR_POLE + ring) for t, pose in enumerate(way(count))]
+
+
+def model(candidate, **settings):
+    gate = None if candidate is None else always(candidate)
+    return ModelForecaster(PillarTokenizer(), StandingWorld("reference"), copy_gate=gate, **settings)
+
+
+def test_a_gate_that_believes_in_nothing_measured_changes_nothing():
+    future = way(2, start=2)
+    rays = [rays_at_poles(pose)[0] for pose in future]
+    plain = model(None).forecast(past_of(2), future, rays, steps=1)
+    gated = model("imagined").forecast(past_of(2), future, rays, steps=1)
+    for a, b in zip(plain.depths, gated.depths, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_a_gate_that_believes_in_what_was_measured_alone_is_ray_tracing():
+    future = way(2, start=2)
+    rays = [rays_at_poles(pose)[0] for pose in future]
+    traced = RayTracing().forecast(past_of(2), future, rays)
+    gated = model("nearest").forecast(past_of(2), future, rays, steps=1)
+    for a, b in zip(traced.depths, gated.depths, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4)
+
+
+def test_copying_shows_what_lies_beyond_the_region_to_rays_and_to_beams():
+    past, future = with_far_pole(2), way(1, start=2)
+    far = se3.transform_points(se3.relative_motion(future[0], WORLD), FAR_POLE)
+    distance_m = float(np.linalg.norm(far))
+    ray = Rays.from_origin(np.zeros(3), far / distance_m)
+    alone = model(None).forecast(past, future, [ray], steps=1).depths[0][0]
+    assert alone < distance_m - 4  # just behind the region's exit
+    assert model("recent").forecast(past, future, [ray], steps=1).depths[0][0] == pytest.approx(distance_m, abs=0.4)
+    sky = np.array([[0.0, 0.0, 1.0]])
+    pattern = BeamPattern(np.concatenate([far / distance_m, sky]), 80.0)
+    assert len(model(None, pattern=pattern).forecast(past, future, steps=1).sweeps[0]) == 0
+    (generated,) = model("recent", pattern=pattern).forecast(past, future, steps=1).sweeps
+    assert len(generated) == 1  # no beam comes back from the sky
+    np.testing.assert_allclose(generated.points[0], far[0], atol=0.5)
+
+
+def test_all_futures_copy_and_forks_go_their_own_ways():
+    past, future = with_far_pole(2), way(2, start=2)
+    forecast = model("recent").forecast(past, future, [rays_at_poles(p)[0] for p in future], steps=1, futures=3)
+    for other in forecast.alternatives:
+        np.testing.assert_allclose(other.depths[1], forecast.depths[1], rtol=1e-5)  # what was measured is one
+    world = model("recent").imagine(past, steps=1)
+    fork = world.fork()
+    rays = rays_at_poles(future[0])[0]
+    (first,) = world.step(future[0], rays)
+    (second,) = fork.step(future[0], rays)
+    np.testing.assert_array_equal(first.depths, second.depths)
+
+
+def test_a_copying_model_says_so_and_can_be_had_without():
+    copying = model("recent")
+    alone = copying.without_copying()
+    assert copying.settings["copy_path"] is True
+    assert alone.settings == model(None).settings
+    assert "measured" in copying.limits
+    assert "no points beyond" in alone.limits
+    assert copying.with_sampler(top_k=3).copy_gate is copying.copy_gate
+
+
+def test_a_saved_gate_forecasts_the_same(models, tmp_path):  # noqa: F811
+    cards = ModelCards(tokenizer=card("A"), world_model=card("B"), copy_gate=card("C"))
+    folder = save_model(tmp_path / "toy", *models, cards=cards, copy_gate=always("recent"))
+    loaded = load_forecaster(folder)
+    made = ModelForecaster(*models, copy_gate=always("recent"))
+    assert loaded.fingerprint == made.fingerprint != ModelForecaster(*models).fingerprint
+    np.testing.assert_array_equal(depths_of(loaded), depths_of(made))
+    assert not np.allclose(depths_of(loaded), depths_of(loaded.without_copying()))
+    with pytest.raises(UsageError, match="model card"):
+        save_model(tmp_path / "other", *models, cards=ModelCards(tokenizer=card("A"), world_model=card("B")),
+                   copy_gate=always("recent"))  # fmt: skip
+
+
+def test_a_gate_can_be_added_to_a_model_folder(models, tmp_path):  # noqa: F811
+    cards = ModelCards(tokenizer=card("A"), world_model=card("B"))
+    folder = save_model(tmp_path / "toy", *models, cards=cards)
+    assert load_forecaster(folder).copy_gate is None
+    save_copy_gate(folder / COPY_GATE, always("recent"), card("C"))
+    assert load_forecaster(folder).copy_gate is not None
