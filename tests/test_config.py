@@ -10,7 +10,16 @@ from typing import Literal
 import pytest
 import yaml
 
-from copilot4d.config import differences, from_mapping, load_config, parse_yaml, save_config, to_mapping
+from copilot4d.config import (
+    completed,
+    default_values,
+    differences,
+    from_mapping,
+    load_config,
+    parse_yaml,
+    save_config,
+    to_mapping,
+)
 from copilot4d.errors import DataError, UsageError
 
 
@@ -137,3 +146,27 @@ def test_differences_are_dotted_keys():
     assert differences(a, b) == ["name", "inner.rate"]
     assert differences(a, a) == []
     assert differences({"x": None}, {}) == ["x"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grown:
+    """As a class looks after a version that added settings."""
+
+    name: str
+    must: Inner  # without a default of its own
+    inner: Inner = field(default_factory=Inner)
+    added: bool = False
+
+
+def test_a_setting_that_was_not_known_yet_had_its_default():
+    config = Grown(name="a", must=Inner(rate=0.5))
+    defaults = default_values(config)
+    assert "name" not in defaults
+    old = {"name": "a", "must": {"rate": 0.5, "shape": [2, 3]}, "inner": to_mapping(Inner())}
+    assert differences(completed(old, defaults), to_mapping(config)) == []
+    changed = Grown(name="a", must=Inner(rate=0.5, widths=(1,)), added=True)
+    assert differences(completed(old, defaults), to_mapping(changed)) == ["must.widths", "added"]
+    assert differences(completed({**old, "gone": 1}, defaults), to_mapping(config)) == ["gone"]
+    assert differences(completed({"must": old["must"], "inner": old["inner"]}, defaults), to_mapping(config)) == [
+        "name"
+    ]

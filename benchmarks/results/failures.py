@@ -60,6 +60,7 @@ def forecast_again(
     if isinstance(forecaster, ModelForecaster):
         sampler = {name: options[name] for name in ("schedule", "top_k", "reverse") if name in options}
         forecaster = forecaster.with_sampler(**sampler)
+        forecaster = forecaster if options.get("copy_path") else forecaster.without_copying()
     sampling = {name: options[name] for name in ("seed", "guidance", "steps") if name in options}
     return forecaster.forecast(clip.past, clip.future_poses, [frame.rays for frame in truth], **sampling)
 

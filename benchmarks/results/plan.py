@@ -13,7 +13,7 @@ from trainings import stages, training_steps
 
 LABELS = {
     "occupancy_4d": "4D-Occ", "maskgit": "MaskGIT", "world_model": "**Copilot4D**", "frame_own": "own",
-    "frame_reference": "reference", "floor": "tokenizer alone (floor)",
+    "frame_reference": "reference", "floor": "tokenizer alone (floor)", "alone": "Copilot4D, tokens alone",
 }  # fmt: skip
 FAILURES = "BENCHMARKS/results/failures.py"
 COUNTERFACTUAL = "BENCHMARKS/counterfactual.py"
@@ -57,12 +57,15 @@ class _Planner(Scorings):
                     step = self.score(trained, data, setting)
                     label = LABELS.get(model, f"`{model}`")
                     rows.append(Row(label=label, step=step, group=group, ours=model == "world_model"))
+                tokens = self.score("kitti_world_model" if on_kitti else "world_model", data, setting, alone=True)
+                rows.append(Row(label=LABELS["alone"], step=tokens, group=group))
                 floor = self.floor("kitti" if on_kitti else "streets", data, setting)
                 rows.append(Row(label=LABELS["floor"], step=floor, group=group))
         frames = ", ".join(f"every {self.every(data)}th reference frame of {data.title}" for data in sets)
         about = (
             f"Within ±{self.budget.roi_half_m:g} m, {frames}. The floor decodes the true tokens "
-            "of the future frames, in the reference frame: what a perfect forecast of tokens would reach. On KITTI, "
+            "of the future frames, in the reference frame: what a perfect forecast of tokens would reach. Tokens alone "
+            "is without the copy path, as MaskGIT is. On KITTI, "
             "learned models were trained on streets first and then on the `train_*` drives."
         )
         return Table(name=name, title=title, kind="forecasts", rows=tuple(rows), about=about)
@@ -106,13 +109,14 @@ class _Planner(Scorings):
     def _guidance(self) -> Table:
         rows = [
             Row(
-                label=f"w = {w:g}", step=self.score("world_model", self.budget.val, setting, guidance=w),
+                label=f"w = {w:g}", step=self.score("world_model", self.budget.val, setting, guidance=w, alone=True),
                 group=f"{self.budget.val.title}, {setting}",
             )
             for setting in self.budget.settings
             for w in self.budget.guidances
         ]  # fmt: skip
-        return Table(name="guidance", title="Guidance", kind="forecasts", rows=tuple(rows))
+        about = "Tokens alone, without the copy path."
+        return Table(name="guidance", title="Guidance", kind="forecasts", rows=tuple(rows), about=about)
 
     def _sampling(self) -> Table:
         first = {model: stages(model, self.budget)[0] for model in ("world_model", "maskgit")}
@@ -186,7 +190,7 @@ class _Planner(Scorings):
                 self.add(
                     Step(
                         name=made, words=words, kind="pictures", makes=made, core_minutes=2.0,
-                        needs=(f"runs/{model}", scored, base), report=data.report,
+                        needs=(*self.weights(model), scored, base), report=data.report,
                     )
                 )  # fmt: skip
                 rows.append(Row(label=f"{data.title}, {setting}", step=made))
@@ -209,7 +213,7 @@ class _Planner(Scorings):
             self.add(
                 Step(
                     name=made, words=words, kind="whatif", makes=f"{made}.jsonl", core_minutes=minutes,
-                    needs=(f"runs/{model}",) if trained else (), report=True,
+                    needs=self.weights(model) if trained else (), report=True,
                 )
             )  # fmt: skip
             rows.append(Row(label=LABELS.get(model, f"`{model}`"), step=made, ours=model == "world_model"))

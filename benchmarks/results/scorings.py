@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from budgets import Budget, Data, scoring_minutes
 from steps import Step
 
+COPYING = ("world_model", "kitti_world_model")  # models with a copy gate
 GEOMETRY = ("copy_last", "ray_tracing", "ray_tracing_recent")  # baselines without weights
 FLOOR = "BENCHMARKS/results/floor.py"
 
@@ -19,9 +20,10 @@ class Scorings:
         self.steps = {step.name: step for step in steps}
 
     def every(self, data: Data) -> int:
-        """Which reference frames are scored: fewer where choices are made, but a KITTI drive has few anyway."""
-        short = data.path == self.budget.kitti_report.path
-        return self.budget.every if data.report or short else self.budget.ablation_every
+        """Which reference frames are scored: a KITTI drive has few."""
+        if data.path == self.budget.kitti_report.path:
+            return self.budget.every
+        return self.budget.test_every if data.report else self.budget.ablation_every
 
     def add(self, step: Step) -> str:
         """Take a step into the plan; the same one may be asked for twice."""
@@ -30,11 +32,11 @@ class Scorings:
 
     def score(
         self, model: str, data: Data, setting: str, every: int | None = None, *, guidance: float = 1.0, steps: int = 10,
-        schedule: str | None = None, futures: int = 1, roi_half_m: float | None = None,
+        schedule: str | None = None, futures: int = 1, roi_half_m: float | None = None, alone: bool = False,
     ) -> str:  # fmt: skip
         """A step of `copilot4d evaluate`; options at their defaults are not in its name.
 
-        schedule: None is the one that belongs to the model's training.
+        schedule: None is the one that belongs to the model's training. alone: without the model's copy path.
         """
         schedule = schedule or ("maskgit" if "maskgit" in model else "paper")
         every, half_m = every or self.every(data), roi_half_m or self.budget.roi_half_m
@@ -51,6 +53,9 @@ class Scorings:
         if schedule != "paper":
             parts.append(f"{schedule}_schedule")
             extra += ["--schedule", schedule]
+        if alone:
+            parts.append("alone")
+            extra.append("--no-copy-path")
         name = f"scores/{data.name}_{setting}_every{every}/{'_'.join(parts)}"
         words = (
             "copilot4d", "evaluate", "--model", f"WORK/runs/{model}" if trained else model, *data_words(data),
@@ -59,13 +64,17 @@ class Scorings:
         )  # fmt: skip
         kind = model.removeprefix("kitti_")
         minutes = scoring_minutes(kind, data, every, steps=steps, guidance=guidance, futures=futures)
-        needs = (f"runs/{model}",) if trained else ()
+        needs = self.weights(model, alone=alone) if trained else ()
         return self.add(
             Step(
                 name=name, words=words, kind="scores", makes=f"{name}.json", core_minutes=minutes, needs=needs,
                 report=data.report,
             )
         )  # fmt: skip
+
+    def weights(self, model: str, *, alone: bool = False) -> tuple[str, ...]:
+        """The steps that make a model's weights."""
+        return (f"runs/{model}", *((f"gates/{model}",) if model in COPYING and not alone else ()))
 
     def floor(self, tokenizer: str, data: Data, setting: str) -> str:
         """A step of floor.py: what the tokenizer alone makes of the true future frames."""

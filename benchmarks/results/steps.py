@@ -16,7 +16,7 @@ from typing import Literal
 from copilot4d.errors import UsageError
 
 BENCHMARKS = Path(__file__).resolve().parents[1]
-Kind = Literal["run", "tokens", "scores", "tokenizer_scores", "whatif", "pictures"]
+Kind = Literal["run", "gate", "tokens", "scores", "tokenizer_scores", "whatif", "pictures"]
 TableKind = Literal["forecasts", "sampling", "several", "tokenizers", "whatif", "token_frames", "pictures"]
 
 

@@ -10,7 +10,9 @@ from copilot4d.presets import preset
 
 def training_steps(budget: Budget) -> list[Step]:
     """All of them, those that others need first."""
-    return [*_tokenizers(budget), *_tokenizer_modes(budget), *_world_models(budget), *_occupancy(budget)]
+    return [
+        *_tokenizers(budget), *_tokenizer_modes(budget), *_world_models(budget), *_gates(budget), *_occupancy(budget),
+    ]  # fmt: skip
 
 
 def stages(name: str, budget: Budget) -> list[str]:
@@ -140,6 +142,25 @@ def _world_models(budget: Budget) -> list[Step]:
         world("frame_own", budget.token_frames, "own_", *own_intervals),
         fine_tuned("kitti_world_model", "world_model"),
         fine_tuned("kitti_maskgit", "maskgit", *maskgit),
+    ]
+
+
+def _gates(budget: Budget) -> list[Step]:
+    """The copy gates of the models in the main rows, each learned from its own model's forecasts."""
+
+    def gate(model: str, data: tuple[str, ...], forecasts: int, seconds: float) -> Step:
+        words = ("copilot4d", "train", "copy-gate", "--model", f"WORK/runs/{model}", *data)
+        return Step(
+            name=f"gates/{model}", words=(*words, "--forecasts", str(forecasts), *rest), kind="gate",
+            makes=f"runs/{model}/copy_gate", core_minutes=2 * forecasts * seconds / 60 + 1, needs=(f"runs/{model}",),
+        )  # fmt: skip
+
+    rest = ("--settings", *budget.settings, "--steps", str(budget.gate_steps))
+    streets = ("--data", budget.street_train, "--drives", *budget.gate_drives)
+    kitti = ("--data", budget.kitti_choice.path, "--drives", *budget.kitti_train)
+    return [
+        gate("world_model", streets, budget.gate_forecasts, 8),
+        gate("kitti_world_model", kitti, budget.kitti_gate_forecasts, 20),
     ]
 
 

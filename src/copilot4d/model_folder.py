@@ -10,7 +10,7 @@ import copy
 import importlib.resources
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -113,8 +113,9 @@ def load_run(folder: str | Path, *, tokenizer: str | Path | None = None) -> Mode
 
 
 def save_copy_gate(folder: str | Path, gate: CopyGate, card: ModelCard) -> None:
-    """Write a copy gate, as a pretrained folder."""
-    save_pretrained(folder, gate, kind="copy_gate", config=to_mapping(gate.config), card=card)
+    """Write a copy gate, as a pretrained folder; how it was trained is kept for the cards of other folders."""
+    trained = {"steps": card.steps, "samples": card.samples, "training_s": card.training_s}
+    save_pretrained(folder, gate, kind="copy_gate", config=to_mapping(gate.config), card=card, conventions=trained)
 
 
 def copy_gate_in(folder: Path) -> CopyGate | None:
@@ -126,6 +127,12 @@ def copy_gate_in(folder: Path) -> CopyGate | None:
     gate = CopyGate(from_mapping(CopyGateConfig, shared.config, source=place / "config.json"))
     shared.fill(gate)
     return gate.eval()
+
+
+def copy_gate_training(folder: Path) -> Mapping[str, float]:
+    """How the gate of a model folder or a run was trained: steps, samples, training_s; 0 where nobody knows."""
+    stated = load_pretrained(folder / COPY_GATE, kind="copy_gate").conventions
+    return {name: float(stated.get(name, 0)) for name in ("steps", "samples", "training_s")}
 
 
 def join(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -130,3 +132,47 @@ def test_wrong_numbers_are_refused(verb, kitti, model, tmp_path, capsys):
     for flag, value in (("--futures", "0"), ("--top-k", "-1")):
         assert main([*words, flag, value, "--device", "cpu"]) == 2
         assert flag in capsys.readouterr().err
+
+
+def test_a_gate_is_learned_into_the_model_and_can_be_left_out(kitti, model, tmp_path, capsys):
+    copying = tmp_path / "copying"
+    shutil.copytree(model, copying)
+    learn = ["train", "copy-gate", "--model", str(copying), "--data", str(kitti), "--settings", "1s", "--steps", "300"]
+    learn += ["--forecasts", "5", "--sampling-steps", "2", "--rays-per-frame", "400", "--device", "cpu"]
+    assert main(learn) == 0
+    said = capsys.readouterr().out
+    by_gate, imagined, measured = map(float, re.findall(r"(\d+\.\d+)(?: m2 with| by)", said))
+    assert by_gate < imagined  # a fog that learned nothing; the street of this drive stands still
+    assert by_gate < 1.2 * measured
+    assert load_forecaster(copying).copy_gate is not None
+    assert "copy gate" in (copying / "copy_gate" / "README.md").read_text()
+    words = [
+        "evaluate",
+        "--model",
+        str(copying),
+        "--data",
+        str(kitti),
+        "--setting",
+        "1s",
+        "--limit",
+        "2",
+        "--steps",
+        "2",
+    ]
+    words += ["--roi-half", "16", "--device", "cpu"]
+    assert main([*words, "--out", str(tmp_path / "copying.json")]) == 0
+    assert main([*words, "--out", str(tmp_path / "alone.json"), "--no-copy-path"]) == 0
+    with_gate, alone = (ScoreFile.read(tmp_path / f"{name}.json") for name in ("copying", "alone"))
+    assert with_gate.options["copy_path"] is True
+    assert "copy_path" not in alone.options
+    assert with_gate.metrics["chamfer_roi"] < alone.metrics["chamfer_roi"]
+
+
+def test_a_gate_cannot_be_learned_from_too_little_or_for_a_baseline(kitti, model, capsys):
+    words = ["train", "copy-gate", "--data", str(kitti), "--settings", "1s", "--device", "cpu"]
+    assert main([*words, "--model", str(model), "--forecasts", "4"]) == 2
+    assert "at least 5" in capsys.readouterr().err
+    assert main([*words, "--model", str(model), "--rays-per-frame", "0"]) == 2
+    assert main([*words, "--model", "ray_tracing"]) == 2
+    assert "nothing to copy into" in capsys.readouterr().err
+    assert not (model / "copy_gate").exists()

@@ -31,7 +31,9 @@ def toy_budget(data: Path) -> Budget:
     def scored(name: str, path: str, *drives: str, report: bool = False) -> Data:
         return Data(name=name, path=path, title=name, references=12, drives=drives, report=report)
 
-    every = dict.fromkeys(("every", "ablation_every", "sampling_every", "futures_every", "tokenizer_every"), 12)
+    every = dict.fromkeys(
+        ("every", "test_every", "ablation_every", "sampling_every", "futures_every", "tokenizer_every"), 12
+    )
     scoring = {**every, "settings": ("1s",), "roi_half_m": 16.0}
     trained = {"--evaluate-every": "1", "--held-out-clips": "1"}
     occupancy = replace(QUICK, changes="future_frames: 5\npast_frames: 5\n")  # the protocol's, not the tiny preset's
@@ -48,6 +50,7 @@ def toy_budget(data: Path) -> Budget:
         streets_1=QUICK, streets=QUICK, kitti_1=replace(QUICK, steps=2, max_steps=1), kitti=QUICK,
         tokenizer_modes=dict.fromkeys(("full", "no_skipping", "voxel_centres"), QUICK),
         reference_every=2, own_intervals=(1,), world_options=("--batch", "2"),
+        gate_drives=("train_a",), gate_forecasts=5, kitti_gate_forecasts=5, gate_steps=2,
         world_models=(world, replace(world, gathered_past=True)),
         kitti_world_model=world, token_frames=world, occupancy=occupancy, kitti_occupancy=occupancy,
     )  # fmt: skip

@@ -122,7 +122,7 @@ def test_tables_that_want_the_same_number_share_its_step():
     # MaskGIT's own schedule in the main rows; both in the ablation, of the first runs
     assert "scores/val_3s_every48/maskgit_maskgit_schedule" in by_table["choices"]
     assert {
-        f"scores/val_3s_every120/{name}"
+        f"scores/val_3s_every240/{name}"
         for name in ("world_model_1", "world_model_1_maskgit_schedule", "maskgit_1", "maskgit_1_maskgit_schedule")
     } <= by_table["sampling"]
 
@@ -198,6 +198,6 @@ def test_more_references_and_more_sampling_cost_more():
         PLAN.steps["scores/val_3s_every48/world_model"].core_minutes,
     ]
     assert costs == sorted(costs)
-    fast, slow = (PLAN.steps[f"scores/val_3s_every120/world_model_1{k}"].core_minutes for k in ("_k5", "_k20"))
+    fast, slow = (PLAN.steps[f"scores/val_3s_every240/world_model_1{k}"].core_minutes for k in ("_k5", "_k20"))
     assert fast < slow
     assert costs[1] == pytest.approx(2 * costs[0])

@@ -6,7 +6,7 @@ import platform
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,8 +14,7 @@ import torch
 
 from copilot4d.cli.console import console, next_step
 from copilot4d.cli.outputs import check_output_folder
-from copilot4d.copy_path import CopyGate
-from copilot4d.model_folder import ModelCards, copy_gate_in, join, run_of, save_model
+from copilot4d.model_folder import ModelCards, copy_gate_in, copy_gate_training, join, run_of, save_model
 from copilot4d.training.checkpoint import Checkpoint
 from copilot4d.training.load_tokenizer import load_tokenizer
 from copilot4d.training.load_world_model import load_world_model
@@ -62,7 +61,7 @@ def run(options: Options) -> int:
     tokenizer, world_model = load_tokenizer(options.tokenizer), load_world_model(options.world_model)
     name = options.name or options.out.resolve().name
     joined = join(tokenizer, world_model, name=name)  # refuses a tokenizer that the world model was not trained with
-    gate = _gate_of(options.world_model)
+    gate = copy_gate_in(_home_of_gate(options.world_model))
     region, frames = joined.tokenizer.config.grid, joined.world_model.config.frames
     size = " x ".join(f"{b - a:g} m" for a, b in zip(region.minimum, region.maximum, strict=True))
     rows, columns = joined.tokenizer.config.tokens
@@ -77,10 +76,7 @@ def run(options: Options) -> int:
             f"Predicts the tokens of the next sweeps, given {joined.world_model.config.past_frames} past ones and the "
             f"ego's motion; clips of {frames} frames, tokens in the frame '{joined.world_model.config.token_frame}'.",
         ),
-        copy_gate=None if gate is None else card(
-            options, "copy gate", None,
-            "Says of each ray whether to believe what is imagined along it or what the past measured.",
-        ),
+        copy_gate=None if gate is None else gate_card(options),
     )  # fmt: skip
     save_model(
         options.out, joined.tokenizer, joined.world_model, cards=cards, name=name, dtype=DTYPES[options.precision],
@@ -94,10 +90,19 @@ def run(options: Options) -> int:
     return 0
 
 
-def _gate_of(world_model: Path) -> CopyGate | None:
-    """The copy gate of a world model's run, or of the model folder whose world model is named."""
-    home = run_of(world_model) if not (world_model / "config.json").is_file() else world_model.resolve().parent
-    return copy_gate_in(home)
+def _home_of_gate(world_model: Path) -> Path:
+    """Where the copy gate of a world model lies: in its run, or in the model folder whose world model is named."""
+    return run_of(world_model) if not (world_model / "config.json").is_file() else world_model.resolve().parent
+
+
+def gate_card(options: Options) -> ModelCard:
+    """What is known about the copy gate."""
+    trained = copy_gate_training(_home_of_gate(options.world_model))
+    summary = "Says of each ray whether to believe what is imagined along it or what the past measured."
+    return replace(
+        card(options, "copy gate", None, summary), steps=int(trained["steps"]), samples=int(trained["samples"]),
+        training_s=trained["training_s"],
+    )  # fmt: skip
 
 
 def card(options: Options, half: str, checkpoint: Checkpoint | None, summary: str) -> ModelCard:
