@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from copilot4d.copy_path import MeasuredPast, candidates
 from copilot4d.copy_path.fitting import Examples, examples
-from copilot4d.datasets.windows import Clip, Window, explain_missing, protocol_windows, read_clip
+from copilot4d.datasets.windows import Window, explain_missing, protocol_windows, read_clip
 from copilot4d.errors import ProtocolError, UsageError
 from copilot4d.evaluation import Protocol
 from copilot4d.evaluation.true_rays import true_frame
-from copilot4d.geometry import Drive, se3
+from copilot4d.geometry import Clip, Drive, se3
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.model_forecaster import ModelForecaster
 from copilot4d.progress import Track, silent
@@ -80,4 +80,4 @@ def clip_examples(
 
 def _is_within(points: FloatArray, half_m: float) -> NDArray[np.bool_]:
     """(N,) whether points lie in the square of the scores' region."""
-    return (np.abs(points[:, :2]) < half_m).all(axis=1)  # type: ignore[no-any-return]
+    return np.asarray((np.abs(points[:, :2]) < half_m).all(axis=1))

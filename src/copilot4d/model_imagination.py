@@ -260,8 +260,8 @@ class ModelImagination:
             pose, tokens = rollout.poses[0, i], rollout.tokens[row, i][None]
             beams = self.pattern.rays()
             timestamp_ns = future_timestamps(stretch.sweeps, i - len(stretch.sweeps) + 1)[-1]
-            seen = self._models.look(tokens, pose, stretch.world_from_reference, beams, self._seed)
-            (seen,) = self._copying(seen, pose, beams, timestamp_ns)
+            alone = self._models.look(tokens, pose, stretch.world_from_reference, beams, self._seed)
+            (seen,) = self._copying(alone, pose, beams, timestamp_ns)
             sweeps.append(seen.generated(self.pattern, pose, timestamp_ns).sweep)
         return tuple(sweeps)
 

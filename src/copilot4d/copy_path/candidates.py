@@ -126,9 +126,9 @@ def candidates(
 
 
 def _log(depths_m: FloatArray) -> FloatArray:
-    return np.log(np.clip(depths_m, 0.1, 1e3))  # type: ignore[no-any-return]
+    return np.log(np.clip(depths_m, 0.1, 1e3))
 
 
 def _signed_log(difference_m: FloatArray) -> FloatArray:
     """Grows with the difference, finely near 0."""
-    return np.sign(difference_m) * np.log1p(np.abs(difference_m) / 0.05)  # type: ignore[no-any-return]
+    return np.sign(difference_m) * np.log1p(np.abs(difference_m) / 0.05)

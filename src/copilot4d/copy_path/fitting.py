@@ -111,4 +111,4 @@ def expected_cost(logits: Tensor, costs: Tensor) -> Tensor:
 def costs_of(gate: CopyGate, data: Examples) -> NDArray[np.float32]:
     """(E,) what rays lose by the gate's choices."""
     chosen = gate(torch.from_numpy(data.features)).argmax(dim=1).numpy()
-    return np.take_along_axis(data.costs, chosen[:, None], axis=1)[:, 0]  # type: ignore[no-any-return]
+    return np.take_along_axis(data.costs, chosen[:, None], axis=1)[:, 0]

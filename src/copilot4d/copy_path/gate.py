@@ -50,7 +50,7 @@ class CopyGate(nn.Module):
     @torch.no_grad()
     def choose(self, candidates: Candidates) -> NDArray[np.int64]:
         """(R,) the candidate of each ray."""
-        features = torch.from_numpy(candidates.features).to(self.layers[0].weight.device)
+        features = torch.from_numpy(candidates.features).to(next(self.parameters()).device)
         return self(features).argmax(dim=1).cpu().numpy()  # type: ignore[no-any-return]
 
     @torch.no_grad()
