@@ -73,7 +73,7 @@ class ModelCard:
             front["model-index"] = [{"name": name, "results": [_result(score) for score in self.scores]}]
         lines = [
             "---", to_yaml(front).rstrip(), "---", "", f"# {self.title}", "", self.summary, "",
-            f"- Kind: {kind}, {parameters / 1e6:.2f} M parameters, written by copilot4d {__version__}",
+            f"- Kind: {kind}, {_count(parameters)} parameters, written by copilot4d {__version__}",
             f"- Trained on: {'; '.join(self.trained_on)}",
             f"- For: {self.steps} steps, {self.samples} samples, {duration(self.training_s)} on {self.hardware}",
         ]  # fmt: skip
@@ -85,6 +85,10 @@ class ModelCard:
         else:
             lines += ["", "Not scored."]
         return "\n".join([*lines, "", "## Limits", "", self.limits, ""])
+
+
+def _count(parameters: int) -> str:
+    return f"{parameters / 1e6:.2f} M" if parameters >= 100_000 else f"{parameters:,}"
 
 
 def _result(score: Score) -> dict[str, Any]:
