@@ -66,12 +66,13 @@ class Budget:
     test_every: int = 48  # of street-v1 test: a model takes 25 minutes so, and four times as long with 12
     ablation_every: int = 48  # of choices and ablations
     sampling_every: int = 240  # of the table that has most rows
-    futures_every: int = 240  # of the table whose rows cost most
+    guidance_every: int = 120
+    futures_every: int = 480  # of the table whose rows cost most
     tokenizer_every: int = 40
     sampling_steps: tuple[int, ...] = (2, 5, 10, 20)  # K
     guidances: tuple[float, ...] = (0.0, 1.0, 2.0)  # w
     futures: int = 8
-    moments: int = 60
+    moments: int = 20  # of the what-if set's 60
     settings: tuple[str, ...] = ("1s", "3s")
 
     street_train: str = "street-v1/train:150"
@@ -103,11 +104,11 @@ class Budget:
         }
     )
     reference_every: int = 20
-    kitti_reference_every: int = 2
+    kitti_reference_every: int = 6
     tokenize_minutes: float = 25
     world_options: tuple[str, ...] = ("--batch", "4", "--accumulation", "4")
-    # One after another, each from the weights of the one before; MaskGIT gets the same. They are compared after the
-    # first run (sampling) and after the last (main rows).
+    # One after another, each from the weights of the one before. MaskGIT gets the first of them, and is compared with
+    # what the world model was after it.
     world_models: tuple[Training, ...] = (
         Training(steps=4000, max_steps=866, core_minutes=52, options=("--evaluate-every", "100")),
         Training(steps=1000, core_minutes=60, changes=MOSTLY_FUTURE, options=("--evaluate-every", "100")),
@@ -117,22 +118,22 @@ class Budget:
         ),
     )  # fmt: skip
     kitti_world_model: Training = Training(
-        steps=800, core_minutes=60, options=("--learning-rate", "3e-4", "--evaluate-every", "100")
-    )
+        steps=150, core_minutes=10, changes=MOSTLY_FUTURE,
+        options=("--learning-rate", "5e-4", "--evaluate-every", "50"),
+    )  # fmt: skip
     # Drives that the tokenizer knows but the world model does not.
     gate_drives: tuple[str, ...] = tuple(f"train_{number:06d}" for number in range(120, 150))
     gate_forecasts: int = 40
-    kitti_gate_forecasts: int = 20
+    kitti_gate_forecasts: int = 15
     gate_steps: int = 3000
     own_train: str = "street-v1/train:60"
     own_intervals: tuple[int, ...] = (2, 6)  # frames of the log: tokens in their own frames name none
     token_frames: Training = Training(steps=4000, max_steps=300, core_minutes=20, options=("--evaluate-every", "100"))
-    # Nearly as long as the world model, at 3 s an update.
     occupancy: Training = Training(
-        steps=3000, core_minutes=148, options=("--ema-decay", "0.995", "--evaluate-every", "300"), changes=HALF_METRE
+        steps=1500, core_minutes=74, options=("--ema-decay", "0.995", "--evaluate-every", "300"), changes=HALF_METRE
     )
     kitti_occupancy: Training = Training(
-        steps=600, core_minutes=30, options=("--ema-decay", "0.995", "--learning-rate", "5e-4"), changes=HALF_METRE
+        steps=150, core_minutes=8, options=("--ema-decay", "0.98", "--learning-rate", "5e-4"), changes=HALF_METRE
     )
 
 

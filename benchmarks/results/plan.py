@@ -52,7 +52,7 @@ class _Planner(Scorings):
             on_kitti = data.path == self.budget.kitti_report.path
             for setting in self.budget.settings:
                 group = f"{data.title}, {setting}"
-                for model in (*GEOMETRY, "occupancy_4d", "maskgit", "world_model"):
+                for model in (*GEOMETRY, "occupancy_4d", *(() if on_kitti else ("maskgit",)), "world_model"):
                     trained = f"kitti_{model}" if on_kitti and model not in GEOMETRY else model
                     step = self.score(trained, data, setting)
                     label = LABELS.get(model, f"`{model}`")
@@ -65,7 +65,7 @@ class _Planner(Scorings):
         about = (
             f"Within ±{self.budget.roi_half_m:g} m, {frames}. The floor decodes the true tokens "
             "of the future frames, in the reference frame: what a perfect forecast of tokens would reach. Tokens alone "
-            "is without the copy path, as MaskGIT is. On KITTI, "
+            "is without the copy path, as MaskGIT is, which had the first of the world model's three runs. On KITTI, "
             "learned models were trained on streets first and then on the `train_*` drives."
         )
         return Table(name=name, title=title, kind="forecasts", rows=tuple(rows), about=about)
@@ -109,7 +109,9 @@ class _Planner(Scorings):
     def _guidance(self) -> Table:
         rows = [
             Row(
-                label=f"w = {w:g}", step=self.score("world_model", self.budget.val, setting, guidance=w, alone=True),
+                label=f"w = {w:g}", step=self.score(
+                    "world_model", self.budget.val, setting, self.budget.guidance_every, guidance=w, alone=True
+                ),
                 group=f"{self.budget.val.title}, {setting}",
             )
             for setting in self.budget.settings
@@ -119,7 +121,7 @@ class _Planner(Scorings):
         return Table(name="guidance", title="Guidance", kind="forecasts", rows=tuple(rows), about=about)
 
     def _sampling(self) -> Table:
-        first = {model: stages(model, self.budget)[0] for model in ("world_model", "maskgit")}
+        first = {"world_model": stages("world_model", self.budget)[0], "maskgit": "maskgit"}
         every = self.budget.sampling_every
         rows = [
             Row(
@@ -170,7 +172,7 @@ class _Planner(Scorings):
                 ),
             )
             for setting in self.budget.settings
-            for model in ("world_model", "maskgit")
+            for model in ("world_model",)
         ]  # fmt: skip
         title = f"Several futures: best of {self.budget.futures}, and their spread"
         return Table(name="futures", title=title, kind="several", rows=tuple(rows))

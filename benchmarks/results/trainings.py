@@ -116,32 +116,30 @@ def _world_models(budget: Budget) -> list[Step]:
         options = ("--preset", budget.preset, *tokens, *budget.world_options, *words, *start_from)
         return _run(name, "world-model", training, *options, needs=needs)
 
-    def chain(name: str, *words: str) -> list[Step]:
+    def chain(name: str) -> list[Step]:
         names = stages(name, budget)
         before = [None, *names[:-1]]
         kinds = ["gathered_" if training.gathered_past else "" for training in budget.world_models]
         return [
-            world(its_name, training, kind, *words, start=start)
+            world(its_name, training, kind, start=start)
             for its_name, training, kind, start in zip(names, budget.world_models, kinds, before, strict=True)
         ]
 
-    def fine_tuned(name: str, start: str, *words: str) -> Step:
+    def fine_tuned(name: str, start: str) -> Step:
         tokens = ("--tokens", "WORK/tokens/kitti", "--tokenizer", "WORK/runs/kitti")
-        options = ("--preset", budget.preset, *tokens, *budget.world_options, *words)
+        options = ("--preset", budget.preset, *tokens, *budget.world_options)
         needs = ("tokens/kitti", "runs/kitti", f"runs/{start}")
         start_from = ("--init-from", f"WORK/runs/{start}")
         return _run(name, "world-model", budget.kitti_world_model, *options, *start_from, needs=needs)
 
-    maskgit = ("--process", "maskgit")
     own_intervals = ("--intervals", *map(str, budget.own_intervals))
     return [
         *steps,
         *chain("world_model"),
-        *chain("maskgit", *maskgit),
+        world("maskgit", budget.world_models[0], "", "--process", "maskgit"),
         world("frame_reference", budget.token_frames, ""),
         world("frame_own", budget.token_frames, "own_", *own_intervals),
         fine_tuned("kitti_world_model", "world_model"),
-        fine_tuned("kitti_maskgit", "maskgit", *maskgit),
     ]
 
 

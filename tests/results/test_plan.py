@@ -88,11 +88,10 @@ def test_no_training_reads_what_is_scored():
         assert set(options["held_out"]) & {"val_000", "train_0011"}, step.name
 
 
-def test_maskgit_differs_by_its_process_alone():
-    for stage in ("_1", "_2", ""):
-        ours, other = (PLAN.steps[f"runs/{name}{stage}"].words for name in ("world_model", "maskgit"))
-        without = [w for w in other if w not in ("--process", "maskgit")]
-        assert [w.replace("/maskgit", "/world_model") for w in without] == list(ours)
+def test_maskgit_differs_by_its_process_alone_from_the_first_run():
+    ours, other = (PLAN.steps[f"runs/{name}"].words for name in ("world_model_1", "maskgit"))
+    without = [w for w in other if w not in ("--process", "maskgit")]
+    assert [w.replace("/maskgit", "/world_model_1") for w in without] == list(ours)
 
 
 def test_a_world_model_s_runs_follow_each_other_and_the_last_has_the_gathered_past():
@@ -117,27 +116,43 @@ def test_the_two_token_frames_get_the_same_training():
 
 def test_tables_that_want_the_same_number_share_its_step():
     by_table = {t.name: {row.step for row in t.rows} for t in PLAN.tables.values()}
-    step = "scores/val_3s_every48/world_model"
-    assert step in by_table["guidance"] & by_table["choices"]
-    # MaskGIT's own schedule in the main rows; both in the ablation, of the first runs
+    step = "scores/train_0011_3s_every12/kitti_world_model"
+    assert step in by_table["transfer"] & by_table["choices"]
+    # MaskGIT's own schedule in the main rows; both in the ablation, of the first run
     assert "scores/val_3s_every48/maskgit_maskgit_schedule" in by_table["choices"]
     assert {
         f"scores/val_3s_every240/{name}"
-        for name in ("world_model_1", "world_model_1_maskgit_schedule", "maskgit_1", "maskgit_1_maskgit_schedule")
+        for name in ("world_model_1", "world_model_1_maskgit_schedule", "maskgit", "maskgit_maskgit_schedule")
     } <= by_table["sampling"]
 
 
 def test_the_issue_s_rows_are_all_there():
     rows = {name: len(table.rows) for name, table in PLAN.tables.items()}
-    assert rows["main"] == 2 * 2 * 7  # data, settings, models with the floor
+    assert rows["main"] == 2 * (
+        8 + 7
+    )  # settings; models with and without the copy path, and the floor; MaskGIT on streets
     assert (rows["guidance"], rows["sampling"], rows["tokenizer_ablation"]) == (2 * 3, 2 * 2 * 2 * 4, 3)
     assert {row.columns["K"] for row in PLAN.tables["sampling"].rows} == {"2", "5", "10", "20"}
-    evaluate = [s for s in PLAN.steps.values() if s.words[1] == "evaluate" and "main" not in s.name]
-    assert {s.words[s.words.index("--every") + 1] for s in evaluate} == {"12", "48", "4", "120", "240"}
-    main = [PLAN.steps[row.step] for row in PLAN.tables["main"].rows]
-    assert all(
-        s.words[(i := s.words.index("--roi-half")) : i + 4] == ("--roi-half", "32", "--every", "12") for s in main
-    )
+    for row in PLAN.tables["main"].rows:
+        words = PLAN.steps[row.step].words
+        every = "12" if "KITTI" in words else "48"
+        assert words[(i := words.index("--roi-half")) : i + 4] == ("--roi-half", "32", "--every", every)
+
+
+def test_a_model_that_copies_needs_its_gate_and_one_that_is_scored_alone_does_not():
+    copying, alone = (PLAN.steps[f"scores/test_3s_every48/world_model{x}"] for x in ("", "_alone"))
+    assert copying.needs == ("runs/world_model", "gates/world_model")
+    assert alone.needs == ("runs/world_model",)
+    assert set(alone.words) - set(copying.words) == {
+        "--no-copy-path",
+        "WORK/scores/test_3s_every48/world_model_alone.json",
+    }
+    gate = PLAN.steps["gates/world_model"]
+    assert gate.makes == "runs/world_model/copy_gate"
+    trained_on = PLAN.steps["tokens/train"].words  # the first 120 drives, which the gate must not learn from
+    assert "street-v1/train:120" in trained_on
+    assert not {f"train_{i:06d}" for i in range(120)} & set(gate.words)
+    assert set(FULL.kitti_report.drives).isdisjoint(PLAN.steps["gates/kitti_world_model"].words)
 
 
 def documented_commands() -> dict[str, list[str]]:
@@ -165,16 +180,16 @@ def test_tokenizers_are_trained_by_the_commands_of_the_results_page(run):
 
 
 def test_needs_come_first_and_only_once():
-    order = [step.name for step in PLAN.in_order(["runs/kitti_maskgit"])]
+    order = [step.name for step in PLAN.in_order(["runs/kitti_world_model"])]
     assert len(order) == len(set(order))
     for name in order:
         assert all(order.index(need) < order.index(name) for need in PLAN.steps[name].needs)
-    assert order[-1] == "runs/kitti_maskgit"
-    assert {"runs/streets_1", "runs/streets", "runs/kitti_1", "runs/kitti", "tokens/kitti", "runs/maskgit"} <= set(
+    assert order[-1] == "runs/kitti_world_model"
+    assert {"runs/streets_1", "runs/streets", "runs/kitti_1", "runs/kitti", "tokens/kitti", "runs/world_model"} <= set(
         order
     )
-    there = PLAN.in_order(["runs/kitti_maskgit"], there=["runs/maskgit", "tokens/kitti", "runs/kitti"])
-    assert [step.name for step in there][-1] == "runs/kitti_maskgit"
+    there = PLAN.in_order(["runs/kitti_world_model"], there=["runs/world_model", "tokens/kitti", "runs/kitti"])
+    assert [step.name for step in there][-1] == "runs/kitti_world_model"
     assert "runs/streets_1" not in [step.name for step in there]
 
 
