@@ -72,7 +72,7 @@ class Budget:
     sampling_steps: tuple[int, ...] = (2, 5, 10, 20)  # K
     guidances: tuple[float, ...] = (0.0, 1.0, 2.0)  # w
     futures: int = 8
-    moments: int = 20  # of the what-if set's 60
+    moments: int = 12  # the first of the what-if set's 60
     settings: tuple[str, ...] = ("1s", "3s")
 
     street_train: str = "street-v1/train:150"
