@@ -34,6 +34,10 @@ class Products:
     def __init__(self, book: Book) -> None:
         self.book = book
 
+    def there(self, name: str) -> bool:
+        """Whether a step has made anything."""
+        return self.book.product(self._step(name)).exists()
+
     def stale(self, name: str) -> bool:
         """Whether a product is there that the plan's present command and weights did not make."""
         step = self._step(name)

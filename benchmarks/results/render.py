@@ -3,6 +3,7 @@
     python benchmarks/results/render.py --work results                          # print all tables
     python benchmarks/results/render.py --work results --only main guidance
     python benchmarks/results/render.py --work results --update docs/results.md # between its comments
+    python benchmarks/results/render.py --work results --made --update docs/results.md # without rows that are not there
 
 A page holds a table between the comments `<!-- results:NAME -->` and `<!-- /results:NAME -->`; what stands there is
 replaced. Pictures are copied beside the page, into images/.
@@ -15,6 +16,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +40,8 @@ def main(arguments: Sequence[str] | None = None, *, plan: Plan | None = None) ->
             raise UsageError(f"--only {unknown[0]}: no such table; there are {', '.join(plan.tables)}")
         products = Products(Book(plan, Places(work=options.work)))
         names = options.only or list(plan.tables)
+        if options.made:
+            plan = without_missing(plan, products)
         if options.update is None:
             print("\n\n".join(rendered(plan.tables[name], products) for name in names))
             return 0
@@ -55,6 +59,15 @@ def main(arguments: Sequence[str] | None = None, *, plan: Plan | None = None) ->
         print(f"render.py: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     return 0
+
+
+def without_missing(plan: Plan, products: Products) -> Plan:
+    """The plan with tables of those rows alone whose numbers are there."""
+    tables = {
+        name: replace(table, rows=tuple(row for row in table.rows if products.there(row.step)))
+        for name, table in plan.tables.items()
+    }
+    return replace(plan, tables=tables)
 
 
 def updated(page: str, tables: Mapping[str, Callable[[], str]], plan: Plan) -> str:
@@ -95,6 +108,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="the folder that make.py worked in")
     parser.add_argument("--only", nargs="+", default=[], metavar="TABLE")
+    parser.add_argument("--made", action="store_true", help="leave out rows that are not there, instead of '-'")
     parser.add_argument("--update", type=Path, metavar="PAGE", help="replace the marked sections of this page")
     return parser.parse_args(arguments)
 

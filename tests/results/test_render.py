@@ -10,7 +10,7 @@ import yaml
 from products import Products, run_cost
 from ratios import ratio
 from records import Book
-from render import main, updated
+from render import main, updated, without_missing
 from result_tables import rendered
 from steps import Places, Plan, Row, Step, Table
 
@@ -270,3 +270,13 @@ def test_comments_that_do_not_fit_are_refused(page):
     plan = Plan(plan.steps, {"one": plan.tables["t"], "two": plan.tables["t"]})
     with pytest.raises(UsageError):
         updated(page, {"one": lambda: "", "two": lambda: ""}, plan)
+
+
+def test_rows_that_are_not_there_are_left_out_if_asked(tmp_path):
+    plan = plan_of("forecasts", Row(label="we", step="we", group="g"), Row(label="nobody", step="nobody", group="g"))
+    scores(0.3).write(tmp_path / "we")
+    there = products(plan, tmp_path, "we")
+    assert "nobody" in rendered(plan.tables["t"], there)
+    text = rendered(without_missing(plan, there).tables["t"], there)
+    assert "| g | we |" in text
+    assert "nobody" not in text
