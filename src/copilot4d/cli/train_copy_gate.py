@@ -51,7 +51,7 @@ class Options:
     settings: tuple[Literal["1s", "3s"], ...] = ("1s", "3s")
     """The protocol's settings whose frame rates are learned."""
     forecasts: int = 40
-    """How many of each setting, spread over the drives; each fifth is kept for the score."""
+    """How many of each setting at most, spread over the drives; each fifth, or at least one, is kept for the score."""
     rays_per_frame: int = 6000
     """Rays of each forecast frame that are learned from."""
     sampling_steps: int = 10
@@ -107,10 +107,16 @@ def collect(options: Options, forecaster: ModelForecaster) -> tuple[Examples, Ex
     learn: list[Window] = []
     score: list[Window] = []
     for setting in options.settings:
-        for i, window in enumerate(moments(drives, setting, options.forecasts)):
-            (score if i % HELD_OUT_EVERY == HELD_OUT_EVERY - 1 else learn).append(window)
-    if not score:
-        raise UsageError(f"--forecasts must be at least {HELD_OUT_EVERY}: each fifth is kept for the score")
+        found = moments(drives, setting, options.forecasts)
+        if len(found) < 2:
+            raise UsageError(
+                f"one forecast of the {setting} setting is not enough to learn from and to score: raise --forecasts, "
+                "or give more or longer drives"
+            )
+        last = len(found) - 1
+        for i, window in enumerate(found):
+            is_kept = i % HELD_OUT_EVERY == min(HELD_OUT_EVERY - 1, last)
+            (score if is_kept else learn).append(window)
     learned, held_out = (
         forecast_examples(
             forecaster, drives, windows, rays_per_frame=options.rays_per_frame, steps=options.sampling_steps,
