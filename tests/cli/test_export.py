@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -11,11 +12,14 @@ import torch
 from copilot4d import load_forecaster, presets
 from copilot4d.cli.main import main
 from copilot4d.config import to_mapping
+from copilot4d.model_folder import COPY_GATE, save_copy_gate
 from copilot4d.model_forecaster import ModelForecaster
 from copilot4d.tokenizer import Tokenizer
 from copilot4d.training.checkpoint import CheckpointStore, RunIdentity
 from copilot4d.training.load_tokenizer import tokenizer_sha256
+from copilot4d.training.pretrained import ModelCard
 from copilot4d.world_model import WorldModel
+from tests.support.gates import always
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +73,31 @@ def test_two_runs_become_one_model(runs, tmp_path, capsys):
         assert "copilot4d train" in card
         assert "0.25" in card
     assert f"--model {tmp_path / 'mine'}" in capsys.readouterr().out
+
+
+def test_a_run_s_copy_gate_goes_along(runs, tmp_path):
+    root, expected = runs
+    trained = ModelCard(
+        title="g", summary="s", trained_on=["x"], steps=70, samples=900, training_s=60.0, hardware="none"
+    )
+    save_copy_gate(root / "world" / COPY_GATE, always("recent"), trained)
+    try:
+        assert export(root, tmp_path / "mine") == 0
+    finally:
+        shutil.rmtree(root / "world" / COPY_GATE)
+    loaded = load_forecaster(tmp_path / "mine")
+    assert loaded.copy_gate is not None
+    assert loaded.without_copying().fingerprint == expected.fingerprint
+    assert "70 steps, 900 samples" in (tmp_path / "mine" / COPY_GATE / "README.md").read_text()
+    # from a model folder, its gate goes along too
+    again = [
+        "--tokenizer",
+        str(tmp_path / "mine" / "tokenizer"),
+        "--world-model",
+        str(tmp_path / "mine" / "world_model"),
+    ]
+    assert main(["export", *again, "--out", str(tmp_path / "again")]) == 0
+    assert load_forecaster(tmp_path / "again").fingerprint == loaded.fingerprint
 
 
 def test_a_folder_that_is_called_as_shipped_weights_are(runs, tmp_path, capsys, monkeypatch):
