@@ -24,7 +24,7 @@ from plan import results_plan
 from products import Products
 from records import Book
 from result_tables import rendered
-from steps import Places, Plan
+from steps import Places, Plan, Row
 
 from copilot4d.errors import Copilot4dError, UsageError
 
@@ -62,11 +62,16 @@ def main(arguments: Sequence[str] | None = None, *, plan: Plan | None = None) ->
 
 
 def without_missing(plan: Plan, products: Products) -> Plan:
-    """The plan with tables of those rows alone whose numbers are there."""
-    tables = {
-        name: replace(table, rows=tuple(row for row in table.rows if products.there(row.step)))
-        for name, table in plan.tables.items()
-    }
+    """The plan with tables of those lines alone of which any number is there."""
+
+    def line(row: Row) -> tuple[str, str, str]:
+        """Rows that differ by K alone stand in one line."""
+        return row.group, row.label, row.columns.get("schedule", row.step)
+
+    tables = {}
+    for name, table in plan.tables.items():
+        there = {line(row) for row in table.rows if products.there(row.step)}
+        tables[name] = replace(table, rows=tuple(row for row in table.rows if line(row) in there))
     return replace(plan, tables=tables)
 
 
