@@ -63,7 +63,7 @@ class Budget:
     preset: str = "mini"
     roi_half_m: float = 32.0
     every: int = 12  # of KITTI's drives
-    test_every: int = 48  # of street-v1 test: a model takes 25 minutes so, and four times as long with 12
+    test_every: int = 48  # of street-v1 test: a model takes a quarter of an hour so, and four times as long with 12
     ablation_every: int = 48  # of choices and ablations
     sampling_every: int = 240  # of the table that has most rows
     guidance_every: int = 120

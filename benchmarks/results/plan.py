@@ -166,13 +166,12 @@ class _Planner(Scorings):
     def _several(self) -> Table:
         rows = [
             Row(
-                label=LABELS[model], group=f"{self.budget.val.title}, {setting}",
+                label=LABELS["world_model"], group=f"{self.budget.val.title}, {setting}",
                 step=self.score(
-                    model, self.budget.val, setting, self.budget.futures_every, futures=self.budget.futures
+                    "world_model", self.budget.val, setting, self.budget.futures_every, futures=self.budget.futures
                 ),
             )
             for setting in self.budget.settings
-            for model in ("world_model",)
         ]  # fmt: skip
         title = f"Several futures: best of {self.budget.futures}, and their spread"
         return Table(name="futures", title=title, kind="several", rows=tuple(rows))

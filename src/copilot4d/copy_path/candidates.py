@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.baselines.angular import nearest_in_angle
+from copilot4d.baselines.ray_tracing import gather
 from copilot4d.geometry import Rays, Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
 
@@ -48,8 +49,7 @@ class MeasuredPast:
     def of(cls, past: Sequence[Sweep]) -> MeasuredPast:
         """Sweeps, oldest first."""
         newest = past[-1]
-        reference_from_world = se3.invert(newest.world_from_lidar)
-        points = np.concatenate([sweep.points_in(reference_from_world) for sweep in past]).astype(np.float32)
+        points = gather(past, newest.world_from_lidar).astype(np.float32)
         ages = np.repeat(np.arange(len(past), dtype=np.float32)[::-1], [len(sweep) for sweep in past])
         return cls(points, ages, newest.world_from_lidar, newest.timestamp_ns)
 
