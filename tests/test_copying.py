@@ -7,10 +7,12 @@ import pytest
 
 from copilot4d import load_forecaster
 from copilot4d.baselines.ray_tracing import RayTracing
-from copilot4d.errors import UsageError
+from copilot4d.config import to_mapping
+from copilot4d.errors import Copilot4dError, UsageError
 from copilot4d.geometry import BeamPattern, Rays, se3
 from copilot4d.model_folder import COPY_GATE, ModelCards, save_copy_gate, save_model
 from copilot4d.model_forecaster import ModelForecaster
+from copilot4d.training.pretrained import save_pretrained
 from tests.support.gates import always
 from tests.support.stub_models import HALF_M, PillarTokenizer, StandingWorld
 from tests.test_model_folder import card, depths_of, models  # noqa: F401  (models is a fixture)
@@ -105,3 +107,23 @@ def test_a_gate_can_be_added_to_a_model_folder(models, tmp_path):  # noqa: F811
     assert load_forecaster(folder).copy_gate is None
     save_copy_gate(folder / COPY_GATE, always("recent"), card("C"))
     assert load_forecaster(folder).copy_gate is not None
+
+
+def test_a_gate_of_another_version_is_refused_and_the_model_can_be_had_without_it(models, tmp_path):  # noqa: F811
+    folder = save_model(tmp_path / "toy", *models, cards=ModelCards(tokenizer=card("A"), world_model=card("B")))
+    gate = always("recent")
+    config = to_mapping(gate.config) | {"candidates": ["imagined", "oldest"]}
+    save_pretrained(folder / COPY_GATE, gate, kind="copy_gate", config=config, card=card("C"), conventions={})
+    with pytest.raises(Copilot4dError, match="train it again"):
+        load_forecaster(folder)
+    assert load_forecaster(folder, copy_path=False).copy_gate is None
+
+
+def test_a_beam_does_not_come_back_from_what_nobody_has_seen():
+    """To a scored ray a surface may begin there; a beam that is sent there need not meet one."""
+    past, future = with_far_pole(2), way(1, start=2)
+    sky = np.array([[0.0, 0.0, 1.0]])
+    generated = model("unseen", pattern=BeamPattern(sky, 80.0)).forecast(past, future, steps=1).sweeps[0]
+    assert len(generated) == 0
+    (depths,) = model("unseen").forecast(past, future, [Rays.from_origin(np.zeros(3), sky)], steps=1).depths
+    assert 0 < depths[0] < 5  # no beam has ever gone up

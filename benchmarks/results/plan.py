@@ -33,6 +33,7 @@ class _Planner(Scorings):
         tables = [
             self._main("main", "Forecasts on drives that no choice was made on", report),
             self._main("choices", "Forecasts on the drives for choices", choice),
+            self._tokens(),
             self._baselines(),
             self._tokenizers(),
             self._guidance(),
@@ -52,23 +53,36 @@ class _Planner(Scorings):
             on_kitti = data.path == self.budget.kitti_report.path
             for setting in self.budget.settings:
                 group = f"{data.title}, {setting}"
-                for model in (*GEOMETRY, "occupancy_4d", *(() if on_kitti else ("maskgit",)), "world_model"):
+                for model in (*GEOMETRY, "occupancy_4d", "world_model"):
                     trained = f"kitti_{model}" if on_kitti and model not in GEOMETRY else model
                     step = self.score(trained, data, setting)
                     label = LABELS.get(model, f"`{model}`")
                     rows.append(Row(label=label, step=step, group=group, ours=model == "world_model"))
-                tokens = self.score("kitti_world_model" if on_kitti else "world_model", data, setting, alone=True)
-                rows.append(Row(label=LABELS["alone"], step=tokens, group=group))
                 floor = self.floor("kitti" if on_kitti else "streets", data, setting)
                 rows.append(Row(label=LABELS["floor"], step=floor, group=group))
         frames = ", ".join(f"every {self.every(data)}th reference frame of {data.title}" for data in sets)
         about = (
             f"Within ±{self.budget.roi_half_m:g} m, {frames}. The floor decodes the true tokens "
-            "of the future frames, in the reference frame: what a perfect forecast of tokens would reach. Tokens alone "
-            "is without the copy path, as MaskGIT is, which had the first of the world model's three runs. On KITTI, "
+            "of the future frames, in the reference frame: what a perfect forecast of tokens would reach. On KITTI, "
             "learned models were trained on streets first and then on the `train_*` drives."
         )
         return Table(name=name, title=title, kind="forecasts", rows=tuple(rows), about=about)
+
+    def _tokens(self) -> Table:
+        """What a forecast of tokens alone reaches where the main rows are reported, ours and MaskGIT's."""
+        rows = []
+        for data in (self.budget.test, self.budget.kitti_report):
+            on_kitti = data.path == self.budget.kitti_report.path
+            every = self.budget.every if on_kitti else self.budget.ablation_every
+            for setting in self.budget.settings:
+                group = f"{data.title}, {setting}, every {every}th"
+                if not on_kitti:
+                    step = self.score("maskgit", data, setting, every)
+                    rows.append(Row(label=LABELS["maskgit"], step=step, group=group))
+                ours = self.score("kitti_world_model" if on_kitti else "world_model", data, setting, every, alone=True)
+                rows.append(Row(label=LABELS["alone"], step=ours, group=group, ours=True))
+        about = "Without the copy path. MaskGIT had the first of the world model's runs; they are compared below."
+        return Table(name="tokens", title="Tokens alone", kind="forecasts", rows=tuple(rows), about=about)
 
     def _baselines(self) -> Table:
         """Real streets, both regions: what docs/results.md tells of geometry alone."""

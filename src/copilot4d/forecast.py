@@ -16,13 +16,15 @@ SHIPPED_MODELS = ("mini",)
 
 
 def load_forecaster(
-    name_or_folder: str | Path, *, tokenizer: str | Path | None = None, device: str = "cpu"
+    name_or_folder: str | Path, *, tokenizer: str | Path | None = None, device: str = "cpu", copy_path: bool = True
 ) -> Forecaster:
     """A forecaster by name or folder.
 
     "mini": the weights that come with the package. A baseline's name. A model folder (`copilot4d export`). A run or
     checkpoint of `copilot4d train world-model`, whose tokenizer is found where the run says, or given by `tokenizer`;
     or of `copilot4d train occupancy-4d`. A name comes before a folder of that name: write "./mini" to mean the folder.
+
+    copy_path: False leaves a model's copy gate out, and does not even read it.
     """
     name, folder = str(name_or_folder), Path(name_or_folder)
     if name in BASELINES:
@@ -30,11 +32,11 @@ def load_forecaster(
     from copilot4d import model_folder  # only here: baselines need no torch
 
     if name in SHIPPED_MODELS:
-        return model_folder.load_model_folder(model_folder.shipped_model(name)).to(device)
+        return model_folder.load_model_folder(model_folder.shipped_model(name), copy_path=copy_path).to(device)
     if (folder / model_folder.DESCRIPTION).is_file():
-        return model_folder.load_model_folder(folder).to(device)
+        return model_folder.load_model_folder(folder, copy_path=copy_path).to(device)
     if (folder / "checkpoints").is_dir() or (folder / "manifest.json").is_file():
-        return _load_run(folder, tokenizer, device)
+        return _load_run(folder, tokenizer, device, copy_path)
     known = ", ".join([*SHIPPED_MODELS, *BASELINES])
     if folder.is_dir():
         raise UsageError(
@@ -44,7 +46,7 @@ def load_forecaster(
     raise UsageError(f"there is no model {name!r}, and no folder of that name; known names: {known}")
 
 
-def _load_run(folder: Path, tokenizer: str | Path | None, device: str) -> Forecaster:
+def _load_run(folder: Path, tokenizer: str | Path | None, device: str, copy_path: bool) -> Forecaster:
     """By the task that the run's checkpoints name."""
     from copilot4d.model_folder import load_run
     from copilot4d.training.load_checkpoint import best_checkpoint
@@ -52,7 +54,7 @@ def _load_run(folder: Path, tokenizer: str | Path | None, device: str) -> Foreca
 
     if best_checkpoint(folder).content.get("task") == "occupancy_4d":
         return load_occupancy_4d(folder).to(device)
-    return load_run(folder, tokenizer=tokenizer).to(device)
+    return load_run(folder, tokenizer=tokenizer, copy_path=copy_path).to(device)
 
 
 def continue_motion(world_from_lidar: FloatArray, count: int) -> FloatArray:

@@ -85,8 +85,8 @@ def save_model(
     return folder
 
 
-def load_model_folder(folder: str | Path) -> ModelForecaster:
-    """Check and open a model folder."""
+def load_model_folder(folder: str | Path, *, copy_path: bool = True) -> ModelForecaster:
+    """Check and open a model folder; its copy gate, where it has one, unless copy_path says otherwise."""
     folder = Path(folder)
     description = _description(folder / DESCRIPTION)
     name = str(description.get("name", folder.name))
@@ -97,19 +97,21 @@ def load_model_folder(folder: str | Path) -> ModelForecaster:
             remedy="pass a folder that `copilot4d export` wrote",
         )  # fmt: skip
     tokenizer, world_model = load_tokenizer(folder / "tokenizer"), load_world_model(folder / "world_model")
-    return join(tokenizer, world_model, name=name, trained_on=trained_on, copy_gate=copy_gate_in(folder))
+    gate = copy_gate_in(folder) if copy_path else None
+    return join(tokenizer, world_model, name=name, trained_on=trained_on, copy_gate=gate)
 
 
-def load_run(folder: str | Path, *, tokenizer: str | Path | None = None) -> ModelForecaster:
+def load_run(folder: str | Path, *, tokenizer: str | Path | None = None, copy_path: bool = True) -> ModelForecaster:
     """A world model from its run or checkpoint, with its tokenizer: the given one, or the one that the run names; and
-    with the run's copy gate, where it has one.
+    with the run's copy gate, where it has one, unless copy_path says otherwise.
     """
     folder = Path(folder)
     world_model = load_world_model(folder)
     place = tokenizer if tokenizer is not None else tokenizer_of_run(folder)
     if place is None:
         raise UsageError(f"{folder} does not say where its tokenizer is: name its run or folder (--tokenizer)")
-    return join(load_tokenizer(place), world_model, name=folder.resolve().name, copy_gate=copy_gate_in(run_of(folder)))
+    gate = copy_gate_in(run_of(folder)) if copy_path else None
+    return join(load_tokenizer(place), world_model, name=folder.resolve().name, copy_gate=gate)
 
 
 def save_copy_gate(folder: str | Path, gate: CopyGate, card: ModelCard) -> None:

@@ -84,9 +84,9 @@ class Seen:
         found = candidates(measured, rays, self.depths_m, self.opacity, self.exits_m)
         chosen = gate.choose(found)[:, None]
         depths = np.take_along_axis(found.depths_m, chosen, axis=1)[:, 0]
-        is_measured = np.take_along_axis(found.is_measured, chosen, axis=1)[:, 0]
+        returns = np.take_along_axis(found.returns, chosen, axis=1)[:, 0]
         # A beam comes back from what was measured on it, and from what is imagined; not from a guess between beams.
-        returned = is_measured | (self.returned & (chosen[:, 0] < MEASURED))
+        returned = returns | (self.returned & (chosen[:, 0] < MEASURED))
         return replace(self, depths_m=depths, returned=returned)
 
     def on(self, rays: Rays, world_from_lidar: FloatArray, timestamp_ns: int) -> ImaginedFrame:

@@ -69,9 +69,22 @@ def test_what_is_imagined_snaps_to_the_surface_that_it_means_and_to_no_other():
 
 def test_a_beam_comes_back_only_from_what_was_measured_on_it():
     hit = of([sweep([at_angle(0.3, 10.0)], 0)], imagined_m=10.0)
-    assert hit.is_measured[0].tolist() == [False, True, True, True, True]
+    assert hit.returns[0].tolist() == [False, True, True, True, True, True]
     miss = of([sweep([at_angle(0.9, 10.0)], 0)], imagined_m=10.0)
-    assert not miss.is_measured.any()
+    assert not miss.returns.any()
+
+
+def test_a_surface_may_begin_where_no_beam_has_been():
+    """Behind a point at 10 m; the ego has come 4 m nearer since, so that 6.5 m are left to the edge of its cell."""
+    past = [sweep([[10.2, 0.2, 0.2]], 0)]
+    rays = Rays.from_origin(np.array([0, 0.2, 0.2]), np.array([[1.0, 0.0, 0.0]]))
+    found = of(past, imagined_m=20.0, rays=rays, pose=se3.from_yaw(0.0, (4.0, 0, 0)))
+    assert depth(found, "unseen") == pytest.approx(6.5, abs=0.4)
+    assert feature(found, "imagined_against_unseen") > 0 > feature(found, "recent_against_unseen")
+    assert np.exp(feature(found, "unseen_before_imagined_log")) == pytest.approx(20 - 6.5, abs=1)
+    assert np.exp(feature(found, "unseen_before_recent_log")) < 0.8
+    seen = of([sweep([[200.0, 0.2, 0.2]], 0)], imagined_m=20.0, rays=rays, pose=se3.from_yaw(0.0, (90.0, 0, 0)))
+    assert depth(seen, "unseen") == 20.0  # nothing is unseen: what is imagined
 
 
 def test_features_tell_what_lies_beyond_the_region():

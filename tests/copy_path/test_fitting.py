@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from copilot4d.copy_path import CANDIDATES, FEATURES, Candidates, CopyGate, CopyGateConfig
-from copilot4d.copy_path.fitting import EVERYWHERE, Examples, costs_of, examples, expected_cost, fit
+from copilot4d.copy_path.fitting import EVERYWHERE, Examples, costs_of, doubt, examples, expected_cost, fit
 from copilot4d.errors import UsageError
 from copilot4d.geometry import Rays
 
@@ -24,23 +24,33 @@ def candidates_of(depths):
 def test_a_candidate_costs_its_distance_to_the_cloud_and_its_error_along_the_ray():
     """True points at 10 m on x and at 5 m on y, both scored; all candidates of ray 0 and 1 are the same."""
     truth = np.array([[10.0, 0, 0], [0, 5.0, 0]])
-    found = candidates_of([[11.0, 10.0, 10.0, 10.0, 110.0], [5.0, 5.0, 5.0, 5.0, 5.0]])
-    inside = np.ones((2, 5), bool)
-    inside[0, 4] = False  # out of the region: its point is not scored, the true one that it misses is
+    found = candidates_of([[11.0, 10.0, 10.0, 10.0, 10.0, 110.0], [5.0] * 6])
+    inside = np.ones((2, 6), bool)
+    inside[0, 5] = False  # out of the region: its point is not scored, the true one that it misses is
     made = examples(found, TWO_RAYS, truth, np.ones(2, bool), inside)
     more = 1 + EVERYWHERE
     np.testing.assert_allclose(made.costs[0, :2], [more * (1 + 1), 0], atol=1e-4)
-    np.testing.assert_allclose(made.costs[0, 4], more * 9 + EVERYWHERE * 16, rtol=1e-4)  # both capped
+    np.testing.assert_allclose(made.costs[0, 5], more * 9 + EVERYWHERE * 64, rtol=1e-4)  # both capped
     np.testing.assert_allclose(made.costs[1], 0, atol=1e-4)
+
+
+def test_a_point_in_the_region_is_compared_with_the_truth_in_it():
+    """The true point on x lies just outside and is not scored: a candidate in the region, 0.5 m before it, is 3 m from
+    the next scored one, though near to the whole cloud."""
+    truth = np.array([[10.0, 0, 0], [9.5, 3.0, 0]])
+    rays = Rays.from_origin(np.zeros(3), truth / np.linalg.norm(truth, axis=1, keepdims=True))
+    found = candidates_of([[9.5] * len(CANDIDATES)] * 2)
+    made = examples(found, rays, truth, np.array([False, True]), np.ones((2, len(CANDIDATES)), bool))
+    np.testing.assert_allclose(made.costs[0], 2 * 9 + EVERYWHERE * (0.25 + 0.25), rtol=1e-4)
 
 
 def test_few_scored_points_weigh_more_but_not_without_end():
     rays = Rays.from_origin(np.zeros(3), np.tile([1.0, 0, 0], (100, 1)))
     truth = np.tile([10.0, 0, 0], (100, 1))
-    found = candidates_of(np.full((100, 5), 11.0))
+    found = candidates_of(np.full((100, len(CANDIDATES)), 11.0))
     for scored, weight in ((50, 2.0), (1, 20.0), (0, 20.0)):
         is_scored = np.arange(100) < scored
-        made = examples(found, rays, truth, is_scored, np.ones((100, 5), bool))
+        made = examples(found, rays, truth, is_scored, np.ones((100, len(CANDIDATES)), bool))
         expected = weight * (1 + is_scored) + EVERYWHERE * 2
         np.testing.assert_allclose(made.costs[:, 0], expected, rtol=1e-4)
 
@@ -88,6 +98,11 @@ def test_the_expected_cost_is_that_of_drawn_candidates():
     logits = torch.log(torch.tensor([[0.25, 0.75], [1.0, 1e-9]]))
     costs = torch.tensor([[4.0, 0.0], [3.0, 100.0]])
     assert float(expected_cost(logits, costs)) == pytest.approx((1.0 + 3.0) / 2, rel=1e-4)
+
+
+def test_doubt_is_entropy():
+    logits = torch.log(torch.tensor([[0.5, 0.5], [1.0, 1e-9]]))
+    assert float(doubt(logits)) == pytest.approx(np.log(2) / 2, abs=1e-4)
 
 
 def test_thinning_keeps_features_with_their_costs():

@@ -92,11 +92,11 @@ def test_the_whole_plan_at_the_size_of_a_toy(tmp_path, capsys):
     assert render.main([*where, "--only", "main"], plan=plan) == 0
     text = capsys.readouterr().out
     rows = [line for line in text.splitlines() if line.startswith(("| test, 1s |", "| k_report, 1s |"))]
-    counts = {"test": 8, "k_report": 7}  # models; MaskGIT on streets alone
+    counts = {"test": 6, "k_report": 6}  # models and the floor
     # all columns, per horizon, ratios, all columns for each frame ahead
     assert len(rows) == sum(n + n + (n - 1) + 5 * n for n in counts.values())
     bare = [line for line in rows if line.endswith("| - |")]
-    assert [line.split(" | ")[0] for line in bare] == ["| k_report, 1s"] * 6  # one reference has no interval
+    assert [line.split(" | ")[0] for line in bare] == ["| k_report, 1s"] * 5  # one reference has no interval
     assert "†" not in text
 
     page = tmp_path / "page.md"

@@ -25,7 +25,7 @@ from tests.support.real_data import REPOSITORY
 PLAN = results_plan()
 PLACES = Places(work=Path("results"), kitti=Path("kitti"))
 REPORTING = ("street-v1/test", "val_0005", "street-v1-whatif")
-REPORT_TABLES = {"main", "failures", "whatif"}
+REPORT_TABLES = {"main", "tokens", "failures", "whatif"}
 MIXED_TABLES = {"baselines", "tokenizers", "transfer"}  # they name the drives for reporting beside those for choices
 
 
@@ -95,9 +95,9 @@ def test_maskgit_differs_by_its_process_alone_from_the_first_run():
 
 
 def test_a_world_model_s_runs_follow_each_other_and_the_last_has_the_gathered_past():
-    first, second, last = (PLAN.steps[f"runs/world_model{stage}"] for stage in ("_1", "_2", ""))
+    first, second, third, last = (PLAN.steps[f"runs/world_model{stage}"] for stage in ("_1", "_2", "_3", ""))
     assert "--init-from" not in first.words
-    for step, before in ((second, "world_model_1"), (last, "world_model_2")):
+    for step, before in ((second, "world_model_1"), (third, "world_model_2"), (last, "world_model_3")):
         assert step.words[step.words.index("--init-from") + 1] == f"WORK/runs/{before}"
         assert f"runs/{before}" in step.needs
     assert {"WORK/tokens/gathered_train", "WORK/tokens/gathered_val"} <= set(last.words)
@@ -118,8 +118,8 @@ def test_tables_that_want_the_same_number_share_its_step():
     by_table = {t.name: {row.step for row in t.rows} for t in PLAN.tables.values()}
     step = "scores/train_0011_3s_every12/kitti_world_model"
     assert step in by_table["transfer"] & by_table["choices"]
-    # MaskGIT's own schedule in the main rows; both in the ablation, of the first run
-    assert "scores/val_3s_every48/maskgit_maskgit_schedule" in by_table["choices"]
+    # MaskGIT's own schedule beside our tokens; both in the ablation, of the first run
+    assert "scores/test_3s_every48/maskgit_maskgit_schedule" in by_table["tokens"]
     assert {
         f"scores/val_3s_every240/{name}"
         for name in ("world_model_1", "world_model_1_maskgit_schedule", "maskgit", "maskgit_maskgit_schedule")
@@ -128,24 +128,22 @@ def test_tables_that_want_the_same_number_share_its_step():
 
 def test_the_issue_s_rows_are_all_there():
     rows = {name: len(table.rows) for name, table in PLAN.tables.items()}
-    assert rows["main"] == 2 * (
-        8 + 7
-    )  # settings; models with and without the copy path, and the floor; MaskGIT on streets
+    assert rows["main"] == 2 * (6 + 6)  # settings; models and the floor
+    assert rows["tokens"] == 2 * (2 + 1)  # settings; ours alone, and MaskGIT on streets
     assert (rows["guidance"], rows["sampling"], rows["tokenizer_ablation"]) == (2 * 3, 2 * 2 * 2 * 4, 3)
     assert {row.columns["K"] for row in PLAN.tables["sampling"].rows} == {"2", "5", "10", "20"}
     for row in PLAN.tables["main"].rows:
         words = PLAN.steps[row.step].words
-        every = "12" if "KITTI" in words else "48"
-        assert words[(i := words.index("--roi-half")) : i + 4] == ("--roi-half", "32", "--every", every)
+        assert words[(i := words.index("--roi-half")) : i + 4] == ("--roi-half", "32", "--every", "12")
 
 
 def test_a_model_that_copies_needs_its_gate_and_one_that_is_scored_alone_does_not():
-    copying, alone = (PLAN.steps[f"scores/test_3s_every48/world_model{x}"] for x in ("", "_alone"))
-    assert copying.needs == ("runs/world_model", "gates/world_model")
-    assert alone.needs == ("runs/world_model",)
+    copying, alone = (PLAN.steps[f"scores/val_0005_3s_every12/kitti_world_model{x}"] for x in ("", "_alone"))
+    assert copying.needs == ("runs/kitti_world_model", "gates/kitti_world_model")
+    assert alone.needs == ("runs/kitti_world_model",)
     assert set(alone.words) - set(copying.words) == {
         "--no-copy-path",
-        "WORK/scores/test_3s_every48/world_model_alone.json",
+        "WORK/scores/val_0005_3s_every12/kitti_world_model_alone.json",
     }
     gate = PLAN.steps["gates/world_model"]
     assert gate.makes == "runs/world_model/copy_gate"

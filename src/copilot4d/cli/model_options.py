@@ -62,13 +62,13 @@ def load(options: ModelOptions) -> Forecaster:
     device = choose_device(options.device)
     if device.type == "cpu":
         keep_freed_memory()
-    forecaster = load_forecaster(options.model, tokenizer=options.tokenizer, device=str(device))
+    forecaster = load_forecaster(
+        options.model, tokenizer=options.tokenizer, device=str(device), copy_path=options.copy_path
+    )
     if not isinstance(forecaster, ModelForecaster):
         return forecaster
     if options.top_k is not None and options.top_k < 0:
         raise UsageError(f"--top-k must be at least 0, got {options.top_k}")
-    if not options.copy_path:
-        forecaster = forecaster.without_copying()
     if options.schedule is not None:
         forecaster = forecaster.with_sampler(schedule=options.schedule)
     if options.top_k is not None:

@@ -56,7 +56,7 @@ class Options:
     """Rays of each forecast frame that are learned from."""
     sampling_steps: int = 10
     """Of the forecasts."""
-    steps: int = 3000
+    steps: int = 4000
     """Updates of the gate."""
     seed: int = 0
     """Of forecasts, rays and updates."""
@@ -75,7 +75,7 @@ def run(options: Options) -> int:
     device = choose_device(options.device)
     if device.type == "cpu":
         keep_freed_memory()
-    forecaster = load_forecaster(options.model, tokenizer=options.tokenizer, device=str(device))
+    forecaster = load_forecaster(options.model, tokenizer=options.tokenizer, device=str(device), copy_path=False)
     if not isinstance(forecaster, ModelForecaster):
         raise UsageError(f"{options.model} is no tokenizer with a world model: it has nothing to copy into")
     began = time.monotonic()

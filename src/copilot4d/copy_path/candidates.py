@@ -1,8 +1,9 @@
 """What a ray may be answered: what the imagined scene shows along it, and what the past measured along it.
 
 The past sweeps, gathered and held still, are sharp where nothing moves; the imagined scene knows what moves and what
-was hidden, but only as sharply as tokens say it, and only within its region. `candidates` lays both side by side, with
-what tells which of them to believe. Depths in metres along unit rays.
+was hidden, but only as sharply as tokens say it, and only within its region. And where a ray enters what no beam has
+seen yet, a surface may begin that neither knows. `candidates` lays them side by side, with what tells which of them to
+believe. Depths in metres along unit rays.
 
     R rays, C candidates, F features, N gathered points, K neighbours in angle
 """
@@ -17,31 +18,38 @@ from numpy.typing import NDArray
 
 from copilot4d.baselines.angular import nearest_in_angle
 from copilot4d.baselines.ray_tracing import gather
+from copilot4d.copy_path.seen_space import SeenSpace
 from copilot4d.geometry import Rays, Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
 
-CANDIDATES = ("imagined", "snapped", "recent", "nearest", "farthest")
+CANDIDATES = ("imagined", "snapped", "unseen", "recent", "nearest", "farthest")
 FEATURES = (
     "imagined_log", "opacity", "is_faint", "recent_log", "nearest_log", "farthest_log", "recent_angle_log",
     "nearest_angle_log", "outer_angle_log", "recent_age", "exit_log", "is_beyond", "ahead_s", "slope",
-    "recent_against_imagined", "farthest_against_imagined", "spread_log", "is_near", "recent_height",
+    "recent_against_imagined", "farthest_against_imagined", "spread_log", "is_near", "recent_height", "unseen_log",
+    "recent_against_unseen", "imagined_against_unseen", "unseen_length_log", "unseen_before_recent_log",
+    "unseen_before_imagined_log",
 )  # fmt: skip
-MEASURED = CANDIDATES.index("recent")  # from here on, candidates need nothing imagined
+MEASURED = CANDIDATES.index("recent")  # from here on, candidates are what was measured
 NEIGHBOURS = 8
 AGE_RAD = np.deg2rad(0.25)  # how much further off a point counts for each sweep that it is older than the newest
 SAME_RAD = 0.02  # how far off a point may lie to be taken for what the ray hits
 RETURN_RAD = 0.01  # and how far, for a beam that is sent there to come back
 SAME_M, SAME_SHARE = 0.5, 0.05  # and how far from the imagined depth, to be the same surface
 FAINT = 0.5  # opacity below which the scene as good as lets a ray pass
+BEHIND_M = 0.1  # a surface that begins with what is unseen lies so far behind the edge of the cells there
 MOST_AHEAD_S = 3.0  # the gate was trained up to here; later frames are as uncertain at least
 
 
 @dataclass(frozen=True)
 class MeasuredPast:
-    """The past sweeps gathered: points (N, 3) in the newest one's lidar frame, and how many sweeps old each is (N,)."""
+    """The past sweeps gathered: points (N, 3) in the newest one's lidar frame, how many sweeps old each is (N,), and
+    where their beams have been.
+    """
 
     points: NDArray[np.float32]
     ages: NDArray[np.float32]
+    space: SeenSpace
     world_from_reference: FloatArray
     timestamp_ns: int
 
@@ -51,7 +59,7 @@ class MeasuredPast:
         newest = past[-1]
         points = gather(past, newest.world_from_lidar).astype(np.float32)
         ages = np.repeat(np.arange(len(past), dtype=np.float32)[::-1], [len(sweep) for sweep in past])
-        return cls(points, ages, newest.world_from_lidar, newest.timestamp_ns)
+        return cls(points, ages, SeenSpace.of(past), newest.world_from_lidar, newest.timestamp_ns)
 
     def along(self, rays: Rays, world_from_lidar: FloatArray, timestamp_ns: int) -> Measured:
         """What was measured near the rays of a sensor at this pose and time."""
@@ -72,6 +80,8 @@ class MeasuredPast:
             recent_age=ages[rows, recent],
             recent_height_m=points[found.indices[rows, recent], 2],
             ahead_s=(timestamp_ns - self.timestamp_ns) / 1e9,
+            space=self.space,
+            in_space=rays.transformed(se3.relative_motion(self.world_from_reference, world_from_lidar)),
         )
 
 
@@ -86,6 +96,8 @@ class Measured:
     recent_age: NDArray[np.float32]  # (R,) in sweeps
     recent_height_m: NDArray[np.float32]  # (R,) above the sensor
     ahead_s: float  # how long after the newest past sweep the rays are sent
+    space: SeenSpace  # where the past's beams have been
+    in_space: Rays  # the rays in its frame
 
 
 @dataclass(frozen=True)
@@ -94,7 +106,7 @@ class Candidates:
 
     depths_m: NDArray[np.float32]
     features: NDArray[np.float32]
-    is_measured: NDArray[np.bool_]  # (R, C) whether a past point lies there, on the ray as nearly as beams repeat
+    returns: NDArray[np.bool_]  # (R, C) whether a beam comes back: on it, as nearly as beams repeat, lies a past point
 
 
 def candidates(
@@ -109,7 +121,9 @@ def candidates(
     snapped = np.where(is_near, first_same, imagined_m)
     nearest, recent = ranges[:, 0], measured.recent_m
     farthest = np.maximum(np.where(is_on_ray, ranges, 0).max(axis=1), nearest)
-    depths = np.column_stack([imagined_m, snapped, recent, nearest, farthest])
+    unseen = measured.space.along(measured.in_space, np.column_stack([recent, imagined_m]))
+    edge = np.where(unseen.lengths_m > 0, unseen.starts_m + BEHIND_M, imagined_m)
+    depths = np.column_stack([imagined_m, snapped, edge, recent, nearest, farthest])
     features = np.column_stack(
         [
             _log(imagined_m), opacity, opacity < FAINT, _log(recent), _log(nearest), _log(farthest),
@@ -117,12 +131,16 @@ def candidates(
             measured.recent_age, _log(exit_m), recent > exit_m,
             np.full(len(rays), min(measured.ahead_s, MOST_AHEAD_S)), rays.directions[:, 2],
             _signed_log(recent - imagined_m), _signed_log(farthest - imagined_m),
-            np.log(ranges.std(axis=1) + 0.02), is_near, measured.recent_height_m,
+            np.log(ranges.std(axis=1) + 0.02), is_near, measured.recent_height_m, _log(unseen.starts_m),
+            _signed_log(recent - unseen.starts_m), _signed_log(imagined_m - unseen.starts_m),
+            np.log(unseen.lengths_m + 0.1), *np.log(unseen.before_m + 0.1).T,
         ]
     )  # fmt: skip
     is_hit, is_recent_hit = angles[:, 0] < RETURN_RAD, measured.recent_angle < SAME_RAD
-    is_measured = np.column_stack([np.zeros_like(is_hit), is_near & is_hit, is_recent_hit & is_hit, is_hit, is_hit])
-    return Candidates(depths.astype(np.float32), features.astype(np.float32), is_measured)
+    imagined_only = np.zeros_like(is_hit)  # the scene knows
+    # A beam into what nobody has seen comes back if something was measured on it: from there, if from nothing nearer.
+    returns = np.column_stack([imagined_only, is_near & is_hit, is_hit, is_recent_hit & is_hit, is_hit, is_hit])
+    return Candidates(depths.astype(np.float32), features.astype(np.float32), returns)
 
 
 def _log(depths_m: FloatArray) -> FloatArray:

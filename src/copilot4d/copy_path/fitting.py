@@ -24,10 +24,11 @@ from copilot4d.errors import UsageError
 from copilot4d.geometry import Rays
 from copilot4d.geometry.se3 import FloatArray
 
-FAR_FROM_CLOUD_M, FAR_FROM_TRUTH_M = 4.0, 3.0  # where costs are capped
+FAR_FROM_CLOUD_M, FAR_FROM_TRUTH_M = 8.0, 3.0  # where costs are capped
 MOST_WEIGHT = 20.0  # of a ray in a frame with few points in the region
 EVERYWHERE = 0.1  # share of a cost that counts wherever the ray ends
 LEARNING_RATE, BATCH = 3e-3, 8192
+UNSURE_M2 = 3.0  # what a nat of doubt is worth at first, and nothing at the end: no candidate is given up too early
 
 
 @dataclass(frozen=True)
@@ -60,23 +61,29 @@ def examples(
     """One frame's rays, with the truth (R, 3) on them.
 
     Costs count within the region that scores look at, as a share of the frame's points there: is_scored (R,) says which
-    true points lie in it, in_region (R, C) which candidates. Elsewhere they count a little.
+    true points lie in it, in_region (R, C) which candidates; a candidate in it is compared with what lies in it.
+    Elsewhere they count a little.
     """
-    near = KDTree(np.ascontiguousarray(true_points, dtype=np.float32))
     true_m = np.linalg.norm(true_points - rays.origins, axis=1)
-    missed, wrong = [], []
-    for depths in found.depths_m.T:
-        distance, _ = near.query(rays.points_at(depths).astype(np.float32))
-        missed.append(np.minimum(distance, FAR_FROM_CLOUD_M) ** 2)
-        wrong.append(np.minimum(np.abs(depths - true_m), FAR_FROM_TRUTH_M) ** 2)
-    missed_m2, wrong_m2 = np.stack(missed, axis=1), np.stack(wrong, axis=1)
+    everywhere = _tree(true_points)
+    scored = _tree(true_points[is_scored]) if is_scored.any() else everywhere
+    points = [rays.points_at(depths).astype(np.float32) for depths in found.depths_m.T]
+    missed_m2, missed_scored_m2 = (
+        np.stack([np.minimum(tree.query(at)[0], FAR_FROM_CLOUD_M) ** 2 for at in points], axis=1)
+        for tree in (everywhere, scored)
+    )
+    wrong_m2 = np.minimum(np.abs(found.depths_m - true_m[:, None]), FAR_FROM_TRUTH_M) ** 2
     weight = min(len(rays) / max(1, int(is_scored.sum())), MOST_WEIGHT)
-    in_scores = in_region * missed_m2 + is_scored[:, None] * wrong_m2
+    in_scores = in_region * missed_scored_m2 + is_scored[:, None] * wrong_m2
     costs = weight * in_scores + EVERYWHERE * (missed_m2 + wrong_m2)
     return Examples(found.features, costs.astype(np.float32))
 
 
-def fit(data: Examples, config: CopyGateConfig | None = None, *, steps: int = 3000, seed: int = 0) -> CopyGate:
+def _tree(points: FloatArray) -> KDTree:
+    return KDTree(np.ascontiguousarray(points, dtype=np.float32))
+
+
+def fit(data: Examples, config: CopyGateConfig | None = None, *, steps: int = 4000, seed: int = 0) -> CopyGate:
     """The gate that loses least on these rays."""
     if len(data) == 0:
         raise UsageError("there are no rays to learn a copy gate from")
@@ -91,9 +98,10 @@ def fit(data: Examples, config: CopyGateConfig | None = None, *, steps: int = 30
         gate = CopyGate(config)
     optimizer = torch.optim.Adam(gate.parameters(), lr=LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.03, total_iters=steps)
-    for _ in range(steps):
+    for step in range(steps):
         drawn = torch.randint(len(data), (min(BATCH, len(data)),), generator=generator)
-        loss = expected_cost(gate(scaled[drawn]), costs[drawn])
+        logits = gate(scaled[drawn])
+        loss = expected_cost(logits, costs[drawn]) - UNSURE_M2 * (1 - step / steps) * doubt(logits)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -105,6 +113,12 @@ def fit(data: Examples, config: CopyGateConfig | None = None, *, steps: int = 30
 def expected_cost(logits: Tensor, costs: Tensor) -> Tensor:
     """What rays lose on average where candidates are drawn by their probabilities."""
     return (logits.softmax(dim=1) * costs).sum(dim=1).mean()
+
+
+def doubt(logits: Tensor) -> Tensor:
+    """The mean entropy of rays' choices, in nats."""
+    log_p = logits.log_softmax(dim=1)
+    return -(log_p.exp() * log_p).sum(dim=1).mean()
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""`CopyGate`: which of a ray's candidates to believe. A few thousand weights, learned from forecasts of a model."""
+"""`CopyGate`: which of a ray's candidates to believe. Some thousand weights, learned from forecasts of a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from copilot4d.errors import UsageError
 class CopyGateConfig:
     """How wide the two hidden layers are, and the names that the weights go by: a gate of other ones is refused."""
 
-    widths: tuple[int, int] = (64, 32)
+    widths: tuple[int, int] = (128, 64)
     features: tuple[str, ...] = FEATURES
     candidates: tuple[str, ...] = CANDIDATES
 
