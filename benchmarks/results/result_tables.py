@@ -47,6 +47,8 @@ COLUMNS = (
 
 def rendered(table: Table, products: Products, link: Link = str) -> str:
     """A table with its heading, its sentences and the notes that its marks need."""
+    if not table.rows:
+        return f"### {table.title}\n\nNot made yet."
     text = "\n\n".join(KINDS[table.kind](table, products, link))
     looks = max(products.looks(step) for row in table.rows for step in row.all_steps)
     notes = [note for mark, note in NOTES.items() if mark in text]

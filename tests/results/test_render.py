@@ -280,3 +280,5 @@ def test_rows_that_are_not_there_are_left_out_if_asked(tmp_path):
     text = rendered(without_missing(plan, there).tables["t"], there)
     assert "| g | we |" in text
     assert "nobody" not in text
+    nothing = products(plan, tmp_path / "elsewhere")
+    assert rendered(without_missing(plan, nothing).tables["t"], nothing) == "### Title\n\nNot made yet."
