@@ -5,7 +5,7 @@ beyond a parked lorry, no beam has passed, and there a surface may begin that no
 the side of that house, when the ego turns the corner. Cells are coarse and flat, since beams lie close together side
 by side and far apart above each other.
 
-    R rays, N points
+    R rays, D depths on each
 """
 
 from __future__ import annotations
