@@ -75,6 +75,7 @@ def main() -> None:
         stages.watch(forecaster.tokenizer, "render", "render")
         stages.watch(importlib.import_module("copilot4d.world_model.rollout"), "sample_frame", "sample")
         stages.watch(forecaster.world_model, "remember", "remember the past")
+        stages.watch(importlib.import_module("copilot4d.model_imagination").ModelImagination, "_copying", "copy")
         before = clock()
         forecaster.forecast(
             clip.past, clip.future_poses, rays, guidance=arguments.guidance, steps=arguments.steps,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from copilot4d import load_forecaster
+from copilot4d import copy_learning, load_forecaster
 from copilot4d.baselines.ray_tracing import RayTracing
 from copilot4d.config import to_mapping
+from copilot4d.copy_path.range_view import AZIMUTHS
 from copilot4d.errors import Copilot4dError, UsageError
-from copilot4d.geometry import BeamPattern, Rays, se3
+from copilot4d.geometry import BeamPattern, Clip, Rays, se3
 from copilot4d.model_folder import COPY_GATE, ModelCards, save_copy_gate, save_model
 from copilot4d.model_forecaster import ModelForecaster
 from copilot4d.training.pretrained import save_pretrained
@@ -127,3 +128,23 @@ def test_a_beam_does_not_come_back_from_what_nobody_has_seen():
     assert len(generated) == 0
     (depths,) = model("unseen").forecast(past, future, [Rays.from_origin(np.zeros(3), sky)], steps=1).depths
     assert 0 < depths[0] < 5  # no beam has ever gone up
+
+
+def test_a_gate_learns_from_the_same_rays_whether_all_beams_are_around_them_or_not(monkeypatch):
+    """Costs and features are those of the true rays; only the view is that of the sensor's beams, where it is asked."""
+    turn = np.linspace(0, 2 * np.pi, AZIMUTHS, endpoint=False) + 0.01  # one in each column of the view
+    pattern = BeamPattern(np.stack([np.cos(turn), np.sin(turn), np.zeros_like(turn)], -1), 50.0)
+    poses = way(3)
+    sweeps = tuple(sweep_at(pose, t) for t, pose in enumerate(poses))
+    clip = Clip(drive="a", past=sweeps[:2], future=sweeps[2:], past_frames=(0, 1), future_frames=(2,))
+    made = {}
+    for share in (0.0, 1.0):
+        monkeypatch.setattr(copy_learning, "AS_SENSOR", share)
+        rng = np.random.default_rng(0)
+        (made[share],) = copy_learning.clip_examples(model(None, pattern=pattern), clip, 10_000, 1, 0, rng)
+    given, sensed = made[0.0], made[1.0]
+    np.testing.assert_allclose(given.features, sensed.features, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(given.costs, sensed.costs, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(given.cells, sensed.cells)
+    assert np.flatnonzero(given.view[-1]).tolist() == sorted(set(given.cells.tolist()))
+    assert sensed.view[-1].sum() == AZIMUTHS  # all round, also where nothing comes back

@@ -14,16 +14,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from copilot4d.copy_path import MeasuredPast, candidates
+from copilot4d.copy_path import MeasuredPast, RangeView, candidates
 from copilot4d.copy_path.fitting import Examples, examples
 from copilot4d.datasets.windows import Window, explain_missing, protocol_windows, read_clip
 from copilot4d.errors import ProtocolError, UsageError
 from copilot4d.evaluation import Protocol
 from copilot4d.evaluation.true_rays import true_frame
-from copilot4d.geometry import Clip, Drive, se3
+from copilot4d.geometry import Clip, Drive, Rays, se3
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.model_forecaster import ModelForecaster
 from copilot4d.progress import Track, silent
+
+AS_SENSOR = 0.5  # share of frames whose rays are looked with among all beams of the sensor
 
 
 def moments(drives: Mapping[str, Drive], setting: str, count: int) -> list[Window]:
@@ -42,14 +44,14 @@ def moments(drives: Mapping[str, Drive], setting: str, count: int) -> list[Windo
 def forecast_examples(
     forecaster: ModelForecaster, drives: Mapping[str, Drive], windows: Sequence[Window], *, rays_per_frame: int,
     steps: int = 10, seed: int = 0, track: Track = silent,
-) -> Examples:  # fmt: skip
-    """Rays of the forecasts of these windows, with what each candidate would have cost."""
+) -> list[Examples]:  # fmt: skip
+    """Rays of the forecasts of these windows, frame by frame, with what each candidate would have cost."""
     alone = forecaster.without_copying()
     rng = np.random.default_rng(seed)
     parts: list[Examples] = []
     for window in track(windows, "forecasts"):
         parts += clip_examples(alone, read_clip(drives[window.drive], window), rays_per_frame, steps, seed, rng)
-    return Examples.join(parts)
+    return parts
 
 
 def clip_examples(
@@ -62,20 +64,32 @@ def clip_examples(
     parts = []
     for i, (pose, sweep) in enumerate(zip(clip.future_poses, clip.future, strict=True)):
         frame = true_frame(clip, i, protocol)
-        (seen,) = world.see(pose, frame.rays)
-        if len(frame.rays) == 0:
+        count = len(frame.rays)
+        # Scores ask about true rays alone; a forecast that is given no rays asks about all of the sensor's beams, also
+        # those that do not come back. So each second frame has the beams around its true rays.
+        others = world.pattern.rays() if rng.random() < AS_SENSOR else frame.rays[:0]
+        rays = Rays(*(np.concatenate(both) for both in zip(_parts(frame.rays), _parts(others), strict=True)))
+        (seen,) = world.see(pose, rays)
+        if count == 0:
             continue
         found = candidates(
-            measured.along(frame.rays, pose, sweep.timestamp_ns), frame.rays, seen.depths_m, seen.opacity, seen.exits_m
+            measured.along(rays, pose, sweep.timestamp_ns), rays, seen.depths_m, seen.opacity, seen.exits_m
         )
+        around = found[count:] if len(others) else found
+        found = found[:count]
         reference_from_lidar = se3.relative_motion(clip.past[-1].world_from_lidar, pose)
         is_scored, *in_region = (
             _is_within(se3.transform_points(reference_from_lidar, points), forecaster.region_half_m)
             for points in (frame.points, *map(frame.rays.points_at, found.depths_m.T))
         )
-        made = examples(found, frame.rays, frame.points, is_scored, np.stack(in_region, axis=1))
+        view = RangeView.of(around.features, around.cells)
+        made = examples(found, frame.rays, frame.points, is_scored, np.stack(in_region, axis=1), view)
         parts.append(made.thinned(rays_per_frame, rng))
     return parts
+
+
+def _parts(rays: Rays) -> tuple[FloatArray, FloatArray]:
+    return rays.origins, rays.directions
 
 
 def _is_within(points: FloatArray, half_m: float) -> NDArray[np.bool_]:

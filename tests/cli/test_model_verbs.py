@@ -172,6 +172,8 @@ def test_a_gate_cannot_be_learned_from_too_little_or_for_a_baseline(kitti, model
     words = ["train", "copy-gate", "--data", str(kitti), "--settings", "1s", "--device", "cpu"]
     assert main([*words, "--model", str(model), "--forecasts", "1"]) == 2
     assert "one forecast of the 1s setting is not enough" in capsys.readouterr().err
+    assert main([*words, "--model", str(model), "--forecasts", "5", "5"]) == 2
+    assert "--forecasts takes one number for all settings or one for each of 1s; got 2" in capsys.readouterr().err
     assert main([*words, "--model", str(model), "--rays-per-frame", "0"]) == 2
     assert main([*words, "--model", "ray_tracing"]) == 2
     assert "nothing to copy into" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from copilot4d.copy_path.seen_space import GRID, NOWHERE_M, STEP_M, SeenSpace
 from copilot4d.geometry import Rays, Sweep, se3
@@ -97,3 +98,19 @@ def test_strange_points_and_rays_end():
     assert space.cells.sum() > 100
     nowhere = Rays(origins=np.full((1, 3), 0.2), directions=np.zeros((1, 3)))
     assert unseen(space, nowhere)[:2] == (NOWHERE_M, 0.0)
+
+
+def test_many_rays_in_threads_are_each_what_it_is_alone(monkeypatch):
+    """Enough rays that they are shared out, an odd number of them."""
+    space = SeenSpace.of([sweep(fan(20, (-60, 60)))])
+    rng = np.random.default_rng(0)
+    directions = rng.normal(size=(5001, 3)) * [1, 1, 0.1]
+    rays = Rays.from_origin(np.array([1.0, 0.2, 0.2]), directions / np.linalg.norm(directions, axis=1)[:, None])
+    depths_m = rng.uniform(1, 60, (len(rays), 2))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    shared = space.along(rays, depths_m)
+    for i in (0, 1250, 2500, 3333, 5000):
+        alone = space.along(rays[i : i + 1], depths_m[i : i + 1])
+        assert (shared.starts_m[i], shared.lengths_m[i]) == (alone.starts_m[0], alone.lengths_m[0])
+        np.testing.assert_array_equal(shared.before_m[i], alone.before_m[0])
+    assert len(np.unique(shared.starts_m)) > 10

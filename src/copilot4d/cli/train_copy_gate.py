@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from copilot4d.cli.console import console, next_step, track
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.cli.training_drives import choose_drives
@@ -25,7 +27,7 @@ from copilot4d.training.distributed import choose_device
 from copilot4d.training.malloc import keep_freed_memory
 from copilot4d.training.pretrained import ModelCard, Score
 
-HELD_OUT_EVERY = 5  # each fifth forecast is for the score
+HELD_OUT_EVERY = 10  # each tenth forecast is for the score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +52,15 @@ class Options:
     """Learn only from the drives of this split."""
     settings: tuple[Literal["1s", "3s"], ...] = ("1s", "3s")
     """The protocol's settings whose frame rates are learned."""
-    forecasts: int = 40
-    """How many of each setting at most, spread over the drives; each fifth, or at least one, is kept for the score."""
+    forecasts: tuple[int, ...] = (40,)
+    """How many at most, spread over the drives: one number for all settings or one for each. Each tenth, or at least
+    one, is kept for the score."""
     rays_per_frame: int = 6000
     """Rays of each forecast frame that are learned from."""
     sampling_steps: int = 10
     """Of the forecasts."""
+    top_k: int | None = None
+    """Forecasts draw among so many tokens; 0: among all. By default the model's own."""
     steps: int = 4000
     """Updates of the gate."""
     seed: int = 0
@@ -72,23 +77,27 @@ def run(options: Options) -> int:
     check_output_folder("--out", out)
     if options.rays_per_frame < 1:
         raise UsageError(f"--rays-per-frame must be at least 1, got {options.rays_per_frame}")
+    counts(options)
     device = choose_device(options.device)
     if device.type == "cpu":
         keep_freed_memory()
     forecaster = load_forecaster(options.model, tokenizer=options.tokenizer, device=str(device), copy_path=False)
     if not isinstance(forecaster, ModelForecaster):
         raise UsageError(f"{options.model} is no tokenizer with a world model: it has nothing to copy into")
+    if options.top_k is not None:
+        forecaster = forecaster.with_sampler(top_k=options.top_k or None)
     began = time.monotonic()
     learned, held_out = collect(options, forecaster)
     gate = fit(learned, steps=options.steps, seed=options.seed)
     by_gate = float(costs_of(gate, held_out).mean())
-    imagined, measured = (float(held_out.costs[:, CANDIDATES.index(name)].mean()) for name in ("imagined", "recent"))
+    costs = np.concatenate([frame.costs for frame in held_out])
+    imagined, measured = (float(costs[:, CANDIDATES.index(name)].mean()) for name in ("imagined", "recent"))
     console.print(
-        f"mean cost of {len(held_out)} rays kept aside: {by_gate:.3f} m2 with the gate, {imagined:.3f} by what is "
+        f"mean cost of {len(costs)} rays kept aside: {by_gate:.3f} m2 with the gate, {imagined:.3f} by what is "
         f"imagined alone, {measured:.3f} by what was measured alone",
         highlight=False,
     )
-    save_copy_gate(out, gate, card(options, gate, len(learned), time.monotonic() - began, by_gate))
+    save_copy_gate(out, gate, card(options, gate, sum(map(len, learned)), time.monotonic() - began, by_gate))
     console.print(f"Wrote {out}", markup=False, highlight=False)
     words = [
         "copilot4d", "evaluate", "--model", options.model, "--data", options.data[0], "--setting", options.settings[0],
@@ -98,7 +107,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def collect(options: Options, forecaster: ModelForecaster) -> tuple[Examples, Examples]:
+def collect(options: Options, forecaster: ModelForecaster) -> tuple[list[Examples], list[Examples]]:
     """Rays to learn from, and rays for the score; no forecast gives both."""
     chosen, _ = choose_drives(options.data, drives=options.drives, split=options.split)
     drives = {drive.name: drive for drive in chosen}
@@ -106,8 +115,8 @@ def collect(options: Options, forecaster: ModelForecaster) -> tuple[Examples, Ex
         raise UsageError("two data sets have drives of the same name; learn from one of them, or choose by --drives")
     learn: list[Window] = []
     score: list[Window] = []
-    for setting in options.settings:
-        found = moments(drives, setting, options.forecasts)
+    for setting, count in zip(options.settings, counts(options), strict=True):
+        found = moments(drives, setting, count)
         if len(found) < 2:
             raise UsageError(
                 f"one forecast of the {setting} setting is not enough to learn from and to score: raise --forecasts, "
@@ -125,6 +134,16 @@ def collect(options: Options, forecaster: ModelForecaster) -> tuple[Examples, Ex
         for windows in (learn, score)
     )  # fmt: skip
     return learned, held_out
+
+
+def counts(options: Options) -> tuple[int, ...]:
+    """How many forecasts of each setting."""
+    given, settings = options.forecasts, options.settings
+    if len(given) not in (1, len(settings)):
+        raise UsageError(
+            f"--forecasts takes one number for all settings or one for each of {', '.join(settings)}; got {len(given)}"
+        )
+    return given * len(settings) if len(given) == 1 else given
 
 
 def card(options: Options, gate: CopyGate, rays: int, seconds: float, score: float) -> ModelCard:

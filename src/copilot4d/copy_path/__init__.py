@@ -2,6 +2,7 @@
 
 from copilot4d.copy_path.candidates import CANDIDATES, FEATURES, Candidates, Measured, MeasuredPast, candidates
 from copilot4d.copy_path.gate import CopyGate, CopyGateConfig
+from copilot4d.copy_path.range_view import RangeView
 
 __all__ = [
     "CANDIDATES",
@@ -11,5 +12,6 @@ __all__ = [
     "CopyGateConfig",
     "Measured",
     "MeasuredPast",
+    "RangeView",
     "candidates",
 ]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from copilot4d.baselines.angular import nearest_in_angle
 from copilot4d.baselines.ray_tracing import gather
+from copilot4d.copy_path.range_view import cells_of
 from copilot4d.copy_path.seen_space import SeenSpace
 from copilot4d.geometry import Rays, Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
@@ -107,6 +108,13 @@ class Candidates:
     depths_m: NDArray[np.float32]
     features: NDArray[np.float32]
     returns: NDArray[np.bool_]  # (R, C) whether a beam comes back: on it, as nearly as beams repeat, lies a past point
+    cells: NDArray[np.int64]  # (R,) where rays lie in a `RangeView`
+
+    def __getitem__(self, selection: slice) -> Candidates:
+        """Of some of the rays."""
+        return Candidates(
+            self.depths_m[selection], self.features[selection], self.returns[selection], self.cells[selection]
+        )
 
 
 def candidates(
@@ -140,7 +148,7 @@ def candidates(
     imagined_only = np.zeros_like(is_hit)  # the scene knows
     # A beam into what nobody has seen comes back if something was measured on it: from there, if from nothing nearer.
     returns = np.column_stack([imagined_only, is_near & is_hit, is_hit, is_recent_hit & is_hit, is_hit, is_hit])
-    return Candidates(depths.astype(np.float32), features.astype(np.float32), returns)
+    return Candidates(depths.astype(np.float32), features.astype(np.float32), returns, cells_of(rays.directions))
 
 
 def _log(depths_m: FloatArray) -> FloatArray:

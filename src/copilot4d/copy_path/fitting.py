@@ -4,13 +4,13 @@ A candidate costs what the scores count: its point's distance to the true cloud,
 capped (beyond that, wrong is wrong). The gate learns to lose least on average: no label says which candidate is right,
 for often several are.
 
-    E rays of many forecasts, R rays of one, C candidates, F features
+    E rays of a frame to learn from, R all of its rays, C candidates, F features
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from copilot4d.copy_path.candidates import Candidates
 from copilot4d.copy_path.gate import CopyGate, CopyGateConfig
+from copilot4d.copy_path.range_view import CELLS, RangeView
 from copilot4d.errors import UsageError
 from copilot4d.geometry import Rays
 from copilot4d.geometry.se3 import FloatArray
@@ -27,38 +28,45 @@ from copilot4d.geometry.se3 import FloatArray
 FAR_FROM_CLOUD_M, FAR_FROM_TRUTH_M = 8.0, 3.0  # where costs are capped
 MOST_WEIGHT = 20.0  # of a ray in a frame with few points in the region
 EVERYWHERE = 0.1  # share of a cost that counts wherever the ray ends
-LEARNING_RATE, BATCH = 3e-3, 8192
+LEARNING_RATE = 2e-3
+FRAMES, RAYS = 4, 2000  # of an update, and rays of each of its frames
+VIEW_CHANNELS = 32  # of a gate that is learned, unless told otherwise
 UNSURE_M2 = 3.0  # what a nat of doubt is worth at first, and nothing at the end: no candidate is given up too early
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Rays to learn from: features (E, F), and what each candidate would cost (E, C)."""
+    """Rays of one frame to learn from: features (E, F), what each candidate would cost (E, C), where they lie (E,) in
+    the view (F + 1, elevations, azimuths) of all the frame's rays.
+    """
 
     features: NDArray[np.float32]
     costs: NDArray[np.float32]
+    cells: NDArray[np.int64]
+    view: NDArray[np.float16]  # half the memory
 
     def __len__(self) -> int:
         return len(self.features)
 
     def thinned(self, count: int, rng: np.random.Generator) -> Examples:
-        """At most `count` of them, drawn."""
+        """At most `count` of them, drawn. The view stays that of all rays."""
         if len(self) <= count:
             return self
-        kept = rng.choice(len(self), count, replace=False)
-        return Examples(self.features[kept], self.costs[kept])
+        return self._of(rng.choice(len(self), count, replace=False))
 
-    @staticmethod
-    def join(parts: Sequence[Examples]) -> Examples:
-        """All rays of all parts."""
-        return Examples(np.concatenate([p.features for p in parts]), np.concatenate([p.costs for p in parts]))
+    def drawn(self, count: int, rng: np.random.Generator) -> Examples:
+        """`count` of them, perhaps some twice."""
+        return self._of(rng.integers(len(self), size=count))
+
+    def _of(self, kept: NDArray[np.int64]) -> Examples:
+        return replace(self, features=self.features[kept], costs=self.costs[kept], cells=self.cells[kept])
 
 
 def examples(
     found: Candidates, rays: Rays, true_points: FloatArray, is_scored: NDArray[np.bool_],
-    in_region: NDArray[np.bool_],
+    in_region: NDArray[np.bool_], view: RangeView | None = None,
 ) -> Examples:  # fmt: skip
-    """One frame's rays, with the truth (R, 3) on them.
+    """One frame's rays, with the truth (R, 3) on them. view: of other rays than these, where those are looked with.
 
     Costs count within the region that scores look at, as a share of the frame's points there: is_scored (R,) says which
     true points lie in it, in_region (R, C) which candidates; a candidate in it is compared with what lies in it.
@@ -76,38 +84,60 @@ def examples(
     weight = min(len(rays) / max(1, int(is_scored.sum())), MOST_WEIGHT)
     in_scores = in_region * missed_scored_m2 + is_scored[:, None] * wrong_m2
     costs = weight * in_scores + EVERYWHERE * (missed_m2 + wrong_m2)
-    return Examples(found.features, costs.astype(np.float32))
+    view = view or RangeView.of(found.features, found.cells)
+    return Examples(found.features, costs.astype(np.float32), found.cells, view.values.astype(np.float16))
 
 
 def _tree(points: FloatArray) -> KDTree:
     return KDTree(np.ascontiguousarray(points, dtype=np.float32))
 
 
-def fit(data: Examples, config: CopyGateConfig | None = None, *, steps: int = 4000, seed: int = 0) -> CopyGate:
-    """The gate that loses least on these rays."""
-    if len(data) == 0:
+def fit(
+    data: Sequence[Examples], config: CopyGateConfig | None = None, *, steps: int = 4000, seed: int = 0
+) -> CopyGate:
+    """The gate that loses least on the rays of these frames."""
+    frames = [frame for frame in data if len(frame)]
+    if not frames:
         raise UsageError("there are no rays to learn a copy gate from")
     if steps < 1:
         raise UsageError(f"a copy gate needs at least 1 step of training, got {steps}")
-    features, costs = torch.from_numpy(data.features), torch.from_numpy(data.costs)
-    mean, deviation = features.mean(dim=0), features.std(dim=0, unbiased=False).clamp_min(1e-6)
-    scaled = (features - mean) / deviation
-    generator = torch.Generator().manual_seed(seed)
+    mean, deviation = _scale(frames)
+    rng = np.random.default_rng(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        gate = CopyGate(config)
-    optimizer = torch.optim.Adam(gate.parameters(), lr=LEARNING_RATE)
+        gate = CopyGate(config or CopyGateConfig(view_channels=VIEW_CHANNELS))
+    optimizer = torch.optim.AdamW(gate.parameters(), lr=LEARNING_RATE, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.03, total_iters=steps)
     for step in range(steps):
-        drawn = torch.randint(len(data), (min(BATCH, len(data)),), generator=generator)
-        logits = gate(scaled[drawn])
-        loss = expected_cost(logits, costs[drawn]) - UNSURE_M2 * (1 - step / steps) * doubt(logits)
+        batch = [frames[i].drawn(RAYS, rng) for i in rng.integers(len(frames), size=FRAMES)]
+        features, views, places = _inputs(batch)
+        is_there = views[:, -1:]
+        scaled = (views[:, :-1] - mean[:, None, None]) / deviation[:, None, None] * is_there
+        logits = gate((features - mean) / deviation, torch.cat([scaled, is_there], dim=1), places)
+        costs = torch.from_numpy(np.concatenate([frame.costs for frame in batch]))
+        loss = expected_cost(logits, costs) - UNSURE_M2 * (1 - step / steps) * doubt(logits)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
     gate.absorb_scale(mean, deviation)
     return gate.eval()
+
+
+def _scale(frames: Sequence[Examples]) -> tuple[Tensor, Tensor]:
+    """Mean and deviation (F,) of the features of all rays, without another copy of them all."""
+    count = sum(map(len, frames))
+    mean = sum(frame.features.sum(axis=0, dtype=np.float64) for frame in frames) / count
+    variance = sum(((frame.features - mean) ** 2).sum(axis=0, dtype=np.float64) for frame in frames) / count
+    return torch.tensor(mean).float(), torch.tensor(np.sqrt(variance)).float().clamp_min(1e-6)
+
+
+def _inputs(frames: Sequence[Examples]) -> tuple[Tensor, Tensor, Tensor]:
+    """What a gate reads of the rays of several frames: features, views, places."""
+    features = np.concatenate([frame.features for frame in frames])
+    views = np.stack([frame.view for frame in frames]).astype(np.float32)
+    places = np.concatenate([frame.cells + i * CELLS for i, frame in enumerate(frames)])
+    return torch.from_numpy(features), torch.from_numpy(views), torch.from_numpy(places)
 
 
 def expected_cost(logits: Tensor, costs: Tensor) -> Tensor:
@@ -122,7 +152,10 @@ def doubt(logits: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def costs_of(gate: CopyGate, data: Examples) -> NDArray[np.float32]:
-    """(E,) what rays lose by the gate's choices."""
-    chosen = gate(torch.from_numpy(data.features)).argmax(dim=1).numpy()
-    return np.take_along_axis(data.costs, chosen[:, None], axis=1)[:, 0]
+def costs_of(gate: CopyGate, data: Sequence[Examples]) -> NDArray[np.float32]:
+    """(E,) what the rays of these frames lose by the gate's choices."""
+    chosen = [gate(*_inputs([frame])).argmax(dim=1).numpy() for frame in data]
+    lost = [
+        np.take_along_axis(frame.costs, its[:, None], axis=1)[:, 0] for frame, its in zip(data, chosen, strict=True)
+    ]
+    return np.concatenate(lost)

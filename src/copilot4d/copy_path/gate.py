@@ -1,4 +1,7 @@
-"""`CopyGate`: which of a ray's candidates to believe. Some thousand weights, learned from forecasts of a model."""
+"""`CopyGate`: which of a ray's candidates to believe. Some ten thousand weights, learned from forecasts of a model.
+
+R rays, F features, C candidates, B frames, E elevations, A azimuths, V channels of the view
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,33 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from copilot4d.copy_path.candidates import CANDIDATES, FEATURES, Candidates
+from copilot4d.copy_path.range_view import RangeView
 from copilot4d.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
 class CopyGateConfig:
-    """How wide the two hidden layers are, and the names that the weights go by: a gate of other ones is refused."""
+    """How wide the two hidden layers are, what rays know of their neighbours, and the names that the weights go by: a
+    gate of other ones is refused.
+    """
 
     widths: tuple[int, int] = (128, 64)
+    view_channels: int = 0  # what is learned about each cell of the range view; 0: each ray by itself
+    view_dilations: tuple[int, ...] = (1, 2, 4)  # of the layers that look at a cell's neighbours
     features: tuple[str, ...] = FEATURES
     candidates: tuple[str, ...] = CANDIDATES
 
     def __post_init__(self) -> None:
         if min(self.widths) < 1:
             raise UsageError(f"widths of a copy gate must be at least 1, got {self.widths}")
+        if self.view_channels < 0 or min(self.view_dilations, default=1) < 1:
+            raise UsageError(
+                "a copy gate's view needs 0 channels or more, and dilations of 1 or more; got "
+                f"{self.view_channels} and {self.view_dilations}"
+            )
         if self.features != FEATURES or self.candidates != CANDIDATES:
             raise UsageError(
                 "this copy gate reads other features or chooses among other candidates than this version of copilot4d "
@@ -32,31 +46,67 @@ class CopyGateConfig:
 
 
 class CopyGate(nn.Module):
-    """Features of rays (R, F) -> logits of their candidates (R, C)."""
+    """Features of rays (R, F), and of those around them, -> logits of their candidates (R, C)."""
 
     def __init__(self, config: CopyGateConfig | None = None) -> None:
         super().__init__()
         self.config = config or CopyGateConfig()
-        first, second = self.config.widths
+        channels, (first, second) = self.config.view_channels, self.config.widths
+        self.around = ViewNetwork(channels, self.config.view_dilations) if channels else None
         self.layers = nn.Sequential(
-            nn.Linear(len(FEATURES), first), nn.ReLU(), nn.Linear(first, second), nn.ReLU(),
+            nn.Linear(len(FEATURES) + channels, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU(),
             nn.Linear(second, len(CANDIDATES)),
         )  # fmt: skip
 
-    def forward(self, features: Tensor) -> Tensor:
-        """(R, F) -> (R, C)."""
-        return self.layers(features)  # type: ignore[no-any-return]
+    def forward(self, features: Tensor, views: Tensor, places: Tensor) -> Tensor:
+        """(R, F) -> (R, C). views: (B, F + 1, E, A) of the frames; places: (R,) each ray's cell, counted through all of
+        them.
+        """
+        if self.around is None:
+            return self.layers(features)  # type: ignore[no-any-return]
+        around = self.around(views).movedim(1, -1).flatten(0, 2)  # (B E A, V)
+        return self.layers(torch.cat([features, around[places]], dim=1))  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def choose(self, candidates: Candidates) -> NDArray[np.int64]:
-        """(R,) the candidate of each ray."""
-        features = torch.from_numpy(candidates.features).to(next(self.parameters()).device)
-        return self(features).argmax(dim=1).cpu().numpy()  # type: ignore[no-any-return]
+        """(R,) the candidate of each ray of a frame."""
+        view = RangeView.of(candidates.features, candidates.cells).values[None]
+        given = (candidates.features, view, candidates.cells)
+        device = next(self.parameters()).device
+        return self(*(torch.from_numpy(part).to(device) for part in given)).argmax(dim=1).cpu().numpy()  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def absorb_scale(self, mean: Tensor, deviation: Tensor) -> None:
         """After training on (features - mean) / deviation: read plain features from now on."""
         layer = self.layers[0]
         assert isinstance(layer, nn.Linear)
-        layer.weight.div_(deviation)
-        layer.bias.sub_(layer.weight @ mean)
+        weight = layer.weight[:, : len(FEATURES)]
+        weight.div_(deviation)
+        layer.bias.sub_(weight @ mean)
+        if self.around is not None:
+            self.around.absorb_scale(mean, deviation)
+
+
+class ViewNetwork(nn.Module):
+    """A range view (B, F + 1, E, A) -> what is around each of its cells (B, V, E, A). Azimuths go round."""
+
+    def __init__(self, channels: int, dilations: tuple[int, ...]) -> None:
+        super().__init__()
+        self.enter = nn.Conv2d(len(FEATURES) + 1, channels, 1)
+        self.layers = nn.ModuleList(nn.Conv2d(channels, channels, 3, dilation=dilation) for dilation in dilations)
+        self.dilations = dilations
+
+    def forward(self, views: Tensor) -> Tensor:
+        """(B, F + 1, E, A) -> (B, V, E, A)."""
+        x = functional.relu(self.enter(views))
+        for layer, wide in zip(self.layers, self.dilations, strict=True):
+            round_about = functional.pad(x, (wide, wide, 0, 0), mode="circular")
+            x = x + functional.relu(layer(functional.pad(round_about, (0, 0, wide, wide))))
+        return x
+
+    @torch.no_grad()
+    def absorb_scale(self, mean: Tensor, deviation: Tensor) -> None:
+        """See `CopyGate.absorb_scale`. Cells without rays stay 0: the last channel, 1 where rays are, has the mean."""
+        weight = self.enter.weight[:, :, 0, 0]
+        weight[:, :-1].div_(deviation)
+        weight[:, -1].sub_(weight[:, :-1] @ mean)

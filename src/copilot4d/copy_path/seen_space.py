@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from copilot4d.compiled import compiled
+from copilot4d.compiled import compiled, in_threads
 from copilot4d.geometry import Rays, Sweep, VoxelGrid, se3
 from copilot4d.geometry.se3 import FloatArray
 
@@ -49,7 +50,8 @@ class SeenSpace:
         """What of R rays, in the frame of the newest past sweep, no beam has seen. depths_m: (R, D) on the rays."""
         starts_m, lengths_m, before_m = np.empty(len(rays)), np.empty(len(rays)), np.zeros(depths_m.shape)
         stops_m = np.ascontiguousarray(depths_m, dtype=np.float64)
-        _walk(*_in_cells(rays), self.cells, stops_m, starts_m, lengths_m, before_m)
+        arguments = (*_in_cells(rays), self.cells, stops_m, starts_m, lengths_m, before_m)
+        in_threads(lambda first, last: _walk(first, last, *arguments), len(rays), torch.get_num_threads())
         return Unseen(starts_m, lengths_m, before_m)
 
 
@@ -88,9 +90,12 @@ def _mark(starts: Any, strides: Any, depths_m: Any, cells: Any) -> None:
 
 
 @compiled
-def _walk(starts: Any, strides: Any, cells: Any, stops_m: Any, starts_m: Any, lengths_m: Any, before_m: Any) -> None:
-    """Write each ray's first unseen stretch, and add up what is unseen before its stops."""
-    for r in range(len(starts)):
+def _walk(
+    first: int, last: int, starts: Any, strides: Any, cells: Any, stops_m: Any, starts_m: Any, lengths_m: Any,
+    before_m: Any,
+) -> None:  # fmt: skip
+    """Write the first unseen stretch of the rays first to last - 1, and add up what is unseen before their stops."""
+    for r in range(first, last):
         starts_m[r], lengths_m[r] = NOWHERE_M, 0.0
         farthest_m = stops_m[r].max()
         depth, unseen_m, is_over = 0.0, 0.0, False

@@ -7,15 +7,13 @@ own moment. Leaves, hedges and fences let light in: how deep is decided by a num
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from copilot4d.compiled import compiled
+from copilot4d.compiled import compiled, in_threads
 from copilot4d.errors import UsageError
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.simulator.ground import CELL_M, COARSE, Ground
@@ -124,13 +122,7 @@ def cast(
     def work(first: int, last: int) -> None:
         _cast(first, last, *arguments)
 
-    threads = min(threads, os.cpu_count() or 1)
-    if threads <= 1 or n < 2048:
-        work(0, n)
-    else:
-        bounds = np.linspace(0, n, 4 * threads + 1).astype(int)
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, bounds[:-1].tolist(), bounds[1:].tolist()))
+    in_threads(work, n, threads)
     return hits
 
 
