@@ -49,9 +49,14 @@ def run_ranks(size: int, work) -> list:
     # As torchrun does, the parent keeps the store that ranks meet at: a port that was free a moment ago may be another
     # process's by now, and ranks that meet at a stranger's store wait for each other until they time out.
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    # No rank begins before all are forked: the store's thread answers those that have begun, and a process that is
+    # forked while it does so may find a lock held for ever.
+    waiting, holding = os.pipe()
 
     def ranked(rank: int):
         def run(tell) -> int:
+            os.close(holding)
+            os.read(waiting, 1)  # until every copy of the other end is closed
             os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size),
                            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port),
                            "TORCHELASTIC_USE_AGENT_STORE": "True"}  # fmt: skip
@@ -65,6 +70,8 @@ def run_ranks(size: int, work) -> list:
 
     with contextlib.ExitStack() as stack:
         children = [stack.enter_context(child(ranked(rank))) for rank in range(size)]
+        os.close(holding)
+        os.close(waiting)
         with ThreadPoolExecutor(size) as pool:  # only now: a fork leaves threads behind
             ends = [pool.submit(finish, *each) for each in children]
             for end in as_completed(ends):
