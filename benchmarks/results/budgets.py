@@ -65,6 +65,10 @@ class Budget:
     roi_half_m: float = 32.0
     every: int = 12  # of KITTI's drives
     test_every: int = 12  # of street-v1 test's main rows
+    # How the world model samples in the main rows, chosen on val.
+    top_k: int = 1
+    main_steps: int = 2
+    main_schedule: str = "maskgit"
     ablation_every: int = 48  # of choices and ablations
     sampling_every: int = 240  # of the table that has most rows
     guidance_every: int = 120
@@ -73,7 +77,7 @@ class Budget:
     sampling_steps: tuple[int, ...] = (2, 5, 10, 20)  # K
     guidances: tuple[float, ...] = (0.0, 1.0, 2.0)  # w
     futures: int = 8
-    moments: int = 12  # the first of the what-if set's 60
+    moments: int = 24  # the first of the what-if set's 60
     settings: tuple[str, ...] = ("1s", "3s")
 
     street_train: str = "street-v1/train:150"
@@ -108,8 +112,8 @@ class Budget:
     kitti_reference_every: int = 6
     tokenize_minutes: float = 25
     world_options: tuple[str, ...] = ("--batch", "4", "--accumulation", "4")
-    # One after another, each from the weights of the one before. MaskGIT gets the first of them, and is compared with
-    # what the world model was after it.
+    # One after another, each from the weights of the one before. MaskGIT is the twin of the last: it starts from the
+    # same weights, and only the last run's process differs.
     world_models: tuple[Training, ...] = (
         Training(steps=4000, max_steps=866, core_minutes=52, options=("--evaluate-every", "100")),
         Training(steps=1000, core_minutes=60, changes=MOSTLY_FUTURE, options=("--evaluate-every", "100")),
@@ -121,16 +125,20 @@ class Budget:
             steps=900, core_minutes=65, changes=NEARLY_ALL_FUTURE, gathered_past=True,
             options=("--learning-rate", "7e-4", "--evaluate-every", "100"),
         ),
+        Training(
+            steps=600, core_minutes=22, changes=NEARLY_ALL_FUTURE, gathered_past=True,
+            options=("--learning-rate", "7e-4", "--evaluate-every", "100"),
+        ),
     )  # fmt: skip
     kitti_world_model: Training = Training(
         steps=150, core_minutes=10, changes=MOSTLY_FUTURE,
         options=("--learning-rate", "5e-4", "--evaluate-every", "50"),
     )  # fmt: skip
-    # Drives that the tokenizer knows but the world model does not.
-    gate_drives: tuple[str, ...] = tuple(f"train_{number:06d}" for number in range(120, 150))
-    gate_forecasts: int = 40
-    kitti_gate_forecasts: int = 15
-    gate_steps: int = 4000
+    gate_train: str = "street-v1/train:240"
+    gate_drives: tuple[str, ...] = tuple(f"train_{number:06d}" for number in range(120, 240))  # new to the world model
+    gate_forecasts: tuple[int, ...] = (100, 300)  # of each setting
+    kitti_gate_forecasts: tuple[int, ...] = (15, 15)
+    gate_options: tuple[str, ...] = ("--sampling-steps", "5", "--top-k", "1", "--steps", "4000")
     own_train: str = "street-v1/train:60"
     own_intervals: tuple[int, ...] = (2, 6)  # frames of the log: tokens in their own frames name none
     token_frames: Training = Training(steps=4000, max_steps=300, core_minutes=20, options=("--evaluate-every", "100"))

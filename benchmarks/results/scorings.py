@@ -32,7 +32,8 @@ class Scorings:
 
     def score(
         self, model: str, data: Data, setting: str, every: int | None = None, *, guidance: float = 1.0, steps: int = 10,
-        schedule: str | None = None, futures: int = 1, roi_half_m: float | None = None, alone: bool = False,
+        schedule: str | None = None, futures: int = 1, top_k: int = 3, roi_half_m: float | None = None,
+        alone: bool = False,
     ) -> str:  # fmt: skip
         """A step of `copilot4d evaluate`; options at their defaults are not in its name.
 
@@ -45,7 +46,10 @@ class Scorings:
         parts = [model]
         if half_m != self.budget.roi_half_m:
             parts.append(f"roi{half_m:g}")
-        changes = (("guidance", "w", guidance, 1.0), ("steps", "k", steps, 10), ("futures", "s", futures, 1))
+        changes = (
+            ("guidance", "w", guidance, 1.0), ("steps", "k", steps, 10), ("futures", "s", futures, 1),
+            ("top-k", "top", top_k, 3),
+        )  # fmt: skip
         for option, letter, value, usual in changes:
             if value != usual:
                 parts.append(f"{letter}{value:g}")
@@ -71,6 +75,15 @@ class Scorings:
                 report=data.report,
             )
         )  # fmt: skip
+
+    def best_score(self, model: str, data: Data, setting: str) -> str:
+        """The score of a model as it forecasts best by the choices made on val."""
+        if model not in COPYING:
+            return self.score(model, data, setting)
+        budget = self.budget
+        return self.score(
+            model, data, setting, top_k=budget.top_k, steps=budget.main_steps, schedule=budget.main_schedule
+        )
 
     def weights(self, model: str, *, alone: bool = False) -> tuple[str, ...]:
         """The steps that make a model's weights."""

@@ -132,11 +132,18 @@ def _world_models(budget: Budget) -> list[Step]:
         start_from = ("--init-from", f"WORK/runs/{start}")
         return _run(name, "world-model", budget.kitti_world_model, *options, *start_from, needs=needs)
 
+    def twin(name: str, *words: str) -> Step:
+        """The last run of the world model again, with other options: from the same weights, on the same clips."""
+        _, *before = reversed(stages("world_model", budget))
+        training = budget.world_models[-1]
+        kind = "gathered_" if training.gathered_past else ""
+        return world(name, training, kind, *words, start=before[0] if before else None)
+
     own_intervals = ("--intervals", *map(str, budget.own_intervals))
     return [
         *steps,
         *chain("world_model"),
-        world("maskgit", budget.world_models[0], "", "--process", "maskgit"),
+        twin("maskgit", "--process", "maskgit"),
         world("frame_reference", budget.token_frames, ""),
         world("frame_own", budget.token_frames, "own_", *own_intervals),
         fine_tuned("kitti_world_model", "world_model"),
@@ -146,18 +153,18 @@ def _world_models(budget: Budget) -> list[Step]:
 def _gates(budget: Budget) -> list[Step]:
     """The copy gates of the models in the main rows, each learned from its own model's forecasts."""
 
-    def gate(model: str, data: tuple[str, ...], forecasts: int, seconds: float) -> Step:
+    def gate(model: str, data: tuple[str, ...], forecasts: tuple[int, ...], seconds: float) -> Step:
         words = ("copilot4d", "train", "copy-gate", "--model", f"WORK/runs/{model}", *data)
         return Step(
-            name=f"gates/{model}", words=(*words, "--forecasts", str(forecasts), *rest), kind="gate",
-            makes=f"runs/{model}/copy_gate", core_minutes=2 * forecasts * seconds / 60 + 1, needs=(f"runs/{model}",),
+            name=f"gates/{model}", words=(*words, "--forecasts", *map(str, forecasts), *rest), kind="gate",
+            makes=f"runs/{model}/copy_gate", core_minutes=sum(forecasts) * seconds / 60 + 2, needs=(f"runs/{model}",),
         )  # fmt: skip
 
-    rest = ("--settings", *budget.settings, "--steps", str(budget.gate_steps))
-    streets = ("--data", budget.street_train, "--drives", *budget.gate_drives)
+    rest = ("--settings", *budget.settings, *budget.gate_options)
+    streets = ("--data", budget.gate_train, "--drives", *budget.gate_drives)
     kitti = ("--data", budget.kitti_choice.path, "--drives", *budget.kitti_train)
     return [
-        gate("world_model", streets, budget.gate_forecasts, 8),
+        gate("world_model", streets, budget.gate_forecasts, 4),
         gate("kitti_world_model", kitti, budget.kitti_gate_forecasts, 20),
     ]
 

@@ -50,7 +50,8 @@ def toy_budget(data: Path) -> Budget:
         streets_1=QUICK, streets=QUICK, kitti_1=replace(QUICK, steps=2, max_steps=1), kitti=QUICK,
         tokenizer_modes=dict.fromkeys(("full", "no_skipping", "voxel_centres"), QUICK),
         reference_every=2, own_intervals=(1,), world_options=("--batch", "2"),
-        gate_drives=("train_a",), gate_forecasts=5, kitti_gate_forecasts=5, gate_steps=2,
+        gate_train=str(data / "train"), gate_drives=("train_a",), gate_forecasts=(5,),
+        kitti_gate_forecasts=(5,), gate_options=("--steps", "2", "--top-k", "1"),
         world_models=(world, replace(world, gathered_past=True)),
         kitti_world_model=world, token_frames=world, occupancy=occupancy, kitti_occupancy=occupancy,
     )  # fmt: skip
@@ -92,11 +93,11 @@ def test_the_whole_plan_at_the_size_of_a_toy(tmp_path, capsys):
     assert render.main([*where, "--only", "main"], plan=plan) == 0
     text = capsys.readouterr().out
     rows = [line for line in text.splitlines() if line.startswith(("| test, 1s |", "| k_report, 1s |"))]
-    counts = {"test": 6, "k_report": 6}  # models and the floor
+    counts = {"test": 7, "k_report": 7}  # models and the floor
     # all columns, per horizon, ratios, all columns for each frame ahead
     assert len(rows) == sum(n + n + (n - 1) + 5 * n for n in counts.values())
     bare = [line for line in rows if line.endswith("| - |")]
-    assert [line.split(" | ")[0] for line in bare] == ["| k_report, 1s"] * 5  # one reference has no interval
+    assert [line.split(" | ")[0] for line in bare] == ["| k_report, 1s"] * 6  # one reference has no interval
     assert "†" not in text
 
     page = tmp_path / "page.md"

@@ -88,22 +88,27 @@ def test_no_training_reads_what_is_scored():
         assert set(options["held_out"]) & {"val_000", "train_0011"}, step.name
 
 
-def test_maskgit_differs_by_its_process_alone_from_the_first_run():
-    ours, other = (PLAN.steps[f"runs/{name}"].words for name in ("world_model_1", "maskgit"))
-    without = [w for w in other if w not in ("--process", "maskgit")]
-    assert [w.replace("/maskgit", "/world_model_1") for w in without] == list(ours)
+def test_maskgit_differs_by_its_process_alone_from_the_last_run():
+    """Both start from the weights of the run before."""
+    ours, other = (PLAN.steps[f"runs/{name}"] for name in ("world_model", "maskgit"))
+    without = [w for w in other.words if w not in ("--process", "maskgit")]
+    assert [w.replace("/maskgit", "/world_model") for w in without] == list(ours.words)
+    assert set(other.needs) == set(ours.needs)
+    assert other.files.keys() == {"settings/maskgit.yaml"}
+    assert set(other.files.values()) == set(ours.files.values())
 
 
-def test_a_world_model_s_runs_follow_each_other_and_the_last_has_the_gathered_past():
-    first, second, third, last = (PLAN.steps[f"runs/world_model{stage}"] for stage in ("_1", "_2", "_3", ""))
+def test_a_world_model_s_runs_follow_each_other_and_the_last_have_the_gathered_past():
+    first, *later = (PLAN.steps[f"runs/world_model{stage}"] for stage in ("_1", "_2", "_3", "_4", ""))
     assert "--init-from" not in first.words
-    for step, before in ((second, "world_model_1"), (third, "world_model_2"), (last, "world_model_3")):
-        assert step.words[step.words.index("--init-from") + 1] == f"WORK/runs/{before}"
-        assert f"runs/{before}" in step.needs
-    assert {"WORK/tokens/gathered_train", "WORK/tokens/gathered_val"} <= set(last.words)
+    for step, before in zip(later, (1, 2, 3, 4), strict=True):
+        assert step.words[step.words.index("--init-from") + 1] == f"WORK/runs/world_model_{before}"
+        assert f"runs/world_model_{before}" in step.needs
+    for step in later[1:]:
+        assert {"WORK/tokens/gathered_train", "WORK/tokens/gathered_val"} <= set(step.words)
     for name in ("gathered_train", "gathered_val", "kitti"):
         assert "--gathered-past" in PLAN.steps[f"tokens/{name}"].words
-    assert {"WORK/tokens/train", "WORK/tokens/val"} <= set(second.words) & set(first.words)
+    assert {"WORK/tokens/train", "WORK/tokens/val"} <= set(later[0].words) & set(first.words)
 
 
 def test_the_two_token_frames_get_the_same_training():
@@ -116,20 +121,20 @@ def test_the_two_token_frames_get_the_same_training():
 
 def test_tables_that_want_the_same_number_share_its_step():
     by_table = {t.name: {row.step for row in t.rows} for t in PLAN.tables.values()}
-    step = "scores/train_0011_3s_every12/kitti_world_model"
+    step = "scores/train_0011_3s_every12/kitti_world_model_k2_top1_maskgit_schedule"
     assert step in by_table["transfer"] & by_table["choices"]
-    # MaskGIT's own schedule beside our tokens; both in the ablation, of the first run
+    # MaskGIT's own schedule beside our tokens; both in the ablation
     assert "scores/test_3s_every48/maskgit_maskgit_schedule" in by_table["tokens"]
     assert {
         f"scores/val_3s_every240/{name}"
-        for name in ("world_model_1", "world_model_1_maskgit_schedule", "maskgit", "maskgit_maskgit_schedule")
+        for name in ("world_model_alone", "world_model_maskgit_schedule_alone", "maskgit", "maskgit_maskgit_schedule")
     } <= by_table["sampling"]
 
 
 def test_the_issue_s_rows_are_all_there():
     rows = {name: len(table.rows) for name, table in PLAN.tables.items()}
-    assert rows["main"] == 2 * (6 + 6)  # settings; models and the floor
-    assert rows["tokens"] == 2 * (2 + 1)  # settings; ours alone, and MaskGIT on streets
+    assert rows["main"] == 2 * (7 + 7)  # settings; models and the floor
+    assert rows["tokens"] == 2 * (2 + 2)  # settings; ours alone and MaskGIT, on both
     assert (rows["guidance"], rows["sampling"], rows["tokenizer_ablation"]) == (2 * 3, 2 * 2 * 2 * 4, 3)
     assert {row.columns["K"] for row in PLAN.tables["sampling"].rows} == {"2", "5", "10", "20"}
     for row in PLAN.tables["main"].rows:
@@ -138,9 +143,14 @@ def test_the_issue_s_rows_are_all_there():
 
 
 def test_a_model_that_copies_needs_its_gate_and_one_that_is_scored_alone_does_not():
-    copying, alone = (PLAN.steps[f"scores/val_0005_3s_every12/kitti_world_model{x}"] for x in ("", "_alone"))
+    copying, alone = (
+        PLAN.steps[f"scores/val_0005_3s_every12/kitti_world_model{x}"] for x in ("_k2_top1_maskgit_schedule", "_alone")
+    )
     assert copying.needs == ("runs/kitti_world_model", "gates/kitti_world_model")
     assert alone.needs == ("runs/kitti_world_model",)
+    for option, value in (("--top-k", FULL.top_k), ("--steps", FULL.main_steps), ("--schedule", FULL.main_schedule)):
+        assert copying.words[copying.words.index(option) + 1] == str(value)
+        assert option not in alone.words  # the paper's ten steps, its schedule, its top 3
     assert set(alone.words) - set(copying.words) == {
         "--no-copy-path",
         "WORK/scores/val_0005_3s_every12/kitti_world_model_alone.json",
@@ -207,10 +217,10 @@ def test_kitti_must_be_named_for_steps_that_read_it():
 def test_more_references_and_more_sampling_cost_more():
     small = results_plan(Budget(ablation_every=96))
     costs = [
-        small.steps["scores/val_3s_every96/world_model"].core_minutes,
-        PLAN.steps["scores/val_3s_every48/world_model"].core_minutes,
+        small.steps["scores/val_3s_every96/world_model_k2_top1_maskgit_schedule"].core_minutes,
+        PLAN.steps["scores/val_3s_every48/world_model_k2_top1_maskgit_schedule"].core_minutes,
     ]
     assert costs == sorted(costs)
-    fast, slow = (PLAN.steps[f"scores/val_3s_every240/world_model_1{k}"].core_minutes for k in ("_k5", "_k20"))
+    fast, slow = (PLAN.steps[f"scores/val_3s_every240/maskgit{k}"].core_minutes for k in ("_k5", "_k20"))
     assert fast < slow
     assert costs[1] == pytest.approx(2 * costs[0])
