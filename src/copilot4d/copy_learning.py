@@ -68,7 +68,7 @@ def clip_examples(
         # Scores ask about true rays alone; a forecast that is given no rays asks about all of the sensor's beams, also
         # those that do not come back. So each second frame has the beams around its true rays.
         others = world.pattern.rays() if rng.random() < AS_SENSOR else frame.rays[:0]
-        rays = Rays(*(np.concatenate(both) for both in zip(_parts(frame.rays), _parts(others), strict=True)))
+        rays = Rays.joined([frame.rays, others])
         (seen,) = world.see(pose, rays)
         if count == 0:
             continue
@@ -86,10 +86,6 @@ def clip_examples(
         made = examples(found, frame.rays, frame.points, is_scored, np.stack(in_region, axis=1), view)
         parts.append(made.thinned(rays_per_frame, rng))
     return parts
-
-
-def _parts(rays: Rays) -> tuple[FloatArray, FloatArray]:
-    return rays.origins, rays.directions
 
 
 def _is_within(points: FloatArray, half_m: float) -> NDArray[np.bool_]:

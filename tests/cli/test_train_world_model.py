@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from copilot4d.datasets import write_folder
 from copilot4d.errors import UsageError
 from copilot4d.training.load_world_model import load_world_model
 from copilot4d.training.pretrained import ModelCard, save_pretrained
+from copilot4d.world_model import WorldModel
 from tests.support.scenes import make_drive
 from tests.tokenizer.clouds import tiny_tokenizer
 
@@ -82,6 +84,24 @@ def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(folder, tmp_path, 
     said = capsys.readouterr().out
     assert "M parameters; memory about" in said
     assert not (tmp_path / "run").exists()
+
+
+def test_weights_that_learned_from_other_clips_are_told(folder, tmp_path, capsys):
+    model = WorldModel(replace(world_model_config(options(folder)), token_frame="own"))
+    save_pretrained(
+        tmp_path / "model" / "world_model", model, kind="world_model", config=to_mapping(model.config), card=CARD,
+        conventions={"tokenizer_sha256": "0" * 64},
+    )  # fmt: skip
+    start = ("--init-from", tmp_path / "model", "--dry-run")
+    assert main(train_words(folder, tmp_path / "run", *start)) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "token_frame was own and is reference now; its tokens came from another tokenizer" in said
+    assert "gathered_past" not in said
+    assert "starting from the weights of" in said
+    run = tmp_path / "same"
+    assert main(train_words(folder, run, "--steps", 1, "--evaluate-every", 1)) == 0
+    assert main(train_words(folder, tmp_path / "next", "--init-from", run, "--dry-run")) == 0
+    assert "note:" not in capsys.readouterr().out
 
 
 def options(folder, **changes) -> Options:

@@ -80,6 +80,13 @@ def test_rays_follow_a_change_of_frame():
     assert_allclose(rays[10:20].points_at(depths[10:20]), points[10:20], atol=1e-9)
 
 
+def test_joined_rays_are_those_of_each_part_in_order():
+    points = np.random.default_rng(2).normal(scale=9, size=(7, 3))
+    (one, near), (two, far) = (rays_through(points + i, np.full(3, 0.1 * i)) for i in (0, 1))
+    joined = Rays.joined([one, two[:0], two])
+    assert_allclose(joined.points_at(np.concatenate([near, far])), np.concatenate([points, points + 1]), atol=1e-9)
+
+
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(UsageError, match="from_origin"):
         Rays(np.zeros(3), np.zeros((5, 3)))

@@ -61,6 +61,14 @@ def test_a_shared_tokenizer_goes_on_with_its_codes_and_neither_warms_up_nor_make
     assert made == 1, "the codes that the encoder knows would be replaced as soon as the bank is full"
 
 
+def test_of_a_model_folder_the_task_takes_its_own_part(shared, tmp_path):
+    tokenizer, folder = shared
+    (tmp_path / "model").mkdir()
+    folder.rename(tmp_path / "model" / "tokenizer")
+    weight, *_ = start(tmp_path / "model", tmp_path / "run").begun_with
+    assert torch.equal(weight, tokenizer.codebook.weight)
+
+
 def test_a_tensor_that_the_folder_does_not_say_it_left_out_is_missed(shared, tmp_path):
     _, folder = shared
     (folder / "manifest.json").unlink()

@@ -10,11 +10,13 @@ from pathlib import Path
 from copilot4d.cli.console import console, next_step
 from copilot4d.cli.training_options import RunOptions, Shown, training_config, with_changes
 from copilot4d.config import read_yaml
-from copilot4d.errors import UsageError
+from copilot4d.errors import DataError, UsageError
 from copilot4d.model_folder import note_tokenizer
 from copilot4d.presets import preset
 from copilot4d.training import Recipe, paper_recipe, train
 from copilot4d.training.load_tokenizer import load_tokenizer
+from copilot4d.training.load_world_model import load_world_model
+from copilot4d.training.setup import part_of
 from copilot4d.training.token_cache import open_token_cache
 from copilot4d.training.token_clips import TokenClips
 from copilot4d.training.world_model_task import WorldModelTask, WorldModelTraining
@@ -77,6 +79,8 @@ def run(options: Options) -> int:
         f"{', the oldest frame of the gathered past' if config.gathered_past else ''}",
         highlight=False,
     )
+    for remark in remarks(options, config, clips):
+        console.print(remark, markup=False, highlight=False)
     result = train(task, training_config(options, RECIPES[options.preset]), Shown())
     if result.checkpoint is not None:
         if options.tokenizer is not None:
@@ -105,6 +109,24 @@ def world_model_config(options: Options) -> WorldModelConfig:
         "gathered_past": made.gathered_past,
     }  # fmt: skip
     return dataclasses.replace(config, **{name: value for name, value in found.items() if name not in given})  # type: ignore[arg-type]
+
+
+def remarks(options: Options, config: WorldModelConfig, clips: TokenClips) -> list[str]:
+    """What the weights to start from learned otherwise. Nothing forbids it, but it may not be meant."""
+    if options.init_from is None:
+        return []
+    try:
+        begun = load_world_model(part_of(options.init_from, "world_model"))
+    except DataError:
+        return []  # weights that say nothing of themselves; if they are none at all, training tells
+    found = [
+        f"{name} was {getattr(begun.world_model.config, name)} and is {getattr(config, name)} now"
+        for name in ("token_frame", "gathered_past")
+        if getattr(begun.world_model.config, name) != getattr(config, name)
+    ]
+    if begun.tokenizer_sha256 not in (None, clips.tokenizer_sha256):
+        found.append("its tokens came from another tokenizer")
+    return [f"note: {options.init_from} learned from other clips: {'; '.join(found)}"] if found else []
 
 
 def choose_clips(options: Options, config: WorldModelConfig) -> tuple[TokenClips, TokenClips | None]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,6 +50,13 @@ class Rays:
         """Rays that share one origin (3,)."""
         origin = np.asarray(origin, dtype=directions.dtype)
         return cls(np.broadcast_to(origin, directions.shape), directions)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rays]) -> Rays:
+        """The rays of several, one after another; all in one frame."""
+        return cls(
+            np.concatenate([part.origins for part in parts]), np.concatenate([part.directions for part in parts])
+        )  # fmt: skip
 
     def points_at(self, depths: FloatArray) -> FloatArray:
         """(N,) depths -> (N, 3) points."""

@@ -28,6 +28,7 @@ from copilot4d.training.setup import (
     build_model,
     checkpoint_to_resume,
     initialise_from,
+    part_of,
     run_identity,
 )
 from copilot4d.training.state import TrainingState
@@ -91,7 +92,7 @@ def make_trainer(
     recorded = world.broadcast_json(None if checkpoint is None else checkpoint.state.get("precision"))
     precision = agree_on_precision(config, recorded, world, observer.on_message)
     if first_step == 0 and config.init_from is not None:
-        initialise_from(model, config.init_from, world, observer.on_message)
+        initialise_from(model, part_of(config.init_from, task.name), world, observer.on_message)
     cost = estimate(task, model, config, world, precision, first_step)
     observer.on_message(cost.text())
     if config.dry_run:

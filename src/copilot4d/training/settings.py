@@ -26,7 +26,7 @@ class TrainingConfig:
     precision: PrecisionName = "auto"
     compile: bool = False
     parallel: Literal["ddp", "fully_shard"] = "ddp"
-    init_from: Path | None = None  # a checkpoint, a run or a pretrained folder whose weights a new run starts from
+    init_from: Path | None = None  # a checkpoint, run, model or pretrained folder to take the first weights from
     log_every: int = 20
     save_every: int = 1000
     evaluate_every: int | None = 2000

@@ -130,6 +130,12 @@ def initialise_from(model: nn.Module, source: Path, world: World, report: Callab
     report(f"starting from the weights of {source}")
 
 
+def part_of(source: Path, task: str) -> Path:
+    """The folder of a task's own weights in a model folder (`tokenizer/`, `world_model/`); any other place as it is."""
+    part = source / task
+    return part if (part / "model.safetensors").is_file() else source
+
+
 def weights_of(source: Path) -> dict[str, torch.Tensor]:
     """Parameters and buffers in a run, checkpoint or pretrained folder."""
     if (source / "checkpoints").is_dir():
@@ -142,7 +148,8 @@ def weights_of(source: Path) -> dict[str, torch.Tensor]:
         return _averaged(open_checkpoint(source))
     if (source / "model.safetensors").is_file():
         return read_tensors(source / "model.safetensors")
-    raise DataError(source, "weights", expected="a run, a checkpoint or a folder with model.safetensors",
+    raise DataError(source, "weights",
+                    expected="a run, a checkpoint, a model folder or a folder with model.safetensors",
                     found="none of these",
                     remedy="pass such a folder; pickled weights (.pt, .bin, .ckpt) are never read")  # fmt: skip
 
