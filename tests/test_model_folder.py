@@ -193,6 +193,12 @@ def test_a_shipped_model_is_found_in_the_package(models, tmp_path, monkeypatch):
     assert load_forecaster("mini").fingerprint == ModelForecaster(*models).fingerprint
 
 
+def test_a_part_of_a_model_is_no_forecaster(models, tmp_path):
+    save_model(tmp_path / "model", *models, cards=CARDS)
+    with pytest.raises(UsageError, match=r"holds a world_model alone.*model folder around it"):
+        load_forecaster(tmp_path / "model" / "world_model")
+
+
 # Runs of a world model, as training leaves them.
 
 

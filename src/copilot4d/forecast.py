@@ -13,6 +13,7 @@ from copilot4d.geometry import se3
 from copilot4d.geometry.se3 import FloatArray
 
 SHIPPED_MODELS = ("mini",)
+SHIPPED_BASELINES = ("occupancy_4d",)
 
 
 def load_forecaster(
@@ -20,9 +21,10 @@ def load_forecaster(
 ) -> Forecaster:
     """A forecaster by name or folder.
 
-    "mini": the weights that come with the package. A baseline's name. A model folder (`copilot4d export`). A run or
-    checkpoint of `copilot4d train world-model`, whose tokenizer is found where the run says, or given by `tokenizer`;
-    or of `copilot4d train occupancy-4d`. A name comes before a folder of that name: write "./mini" to mean the folder.
+    "mini": the weights that come with the package. A baseline's name; "occupancy_4d" has weights there, too. A folder
+    of `copilot4d export`. A run or checkpoint of `copilot4d train world-model`, whose tokenizer is found where the run
+    says, or given by `tokenizer`; or of `copilot4d train occupancy-4d`. A name comes before a folder of that name:
+    write "./mini" to mean the folder.
 
     copy_path: False leaves a model's copy gate out, and does not even read it.
     """
@@ -33,11 +35,15 @@ def load_forecaster(
 
     if name in SHIPPED_MODELS:
         return model_folder.load_model_folder(model_folder.shipped_model(name), copy_path=copy_path).to(device)
+    if name in SHIPPED_BASELINES:
+        return _load_occupancy_4d(model_folder.shipped_folder(name), device)
     if (folder / model_folder.DESCRIPTION).is_file():
         return model_folder.load_model_folder(folder, copy_path=copy_path).to(device)
+    if (folder / "config.json").is_file():
+        return _load_shared(folder, device)
     if (folder / "checkpoints").is_dir() or (folder / "manifest.json").is_file():
         return _load_run(folder, tokenizer, device, copy_path)
-    known = ", ".join([*SHIPPED_MODELS, *BASELINES])
+    known = ", ".join([*SHIPPED_MODELS, *BASELINES, *SHIPPED_BASELINES])
     if folder.is_dir():
         raise UsageError(
             f"{name} is a folder, but holds no model ({model_folder.DESCRIPTION}) and no run (checkpoints/); "
@@ -50,11 +56,26 @@ def _load_run(folder: Path, tokenizer: str | Path | None, device: str, copy_path
     """By the task that the run's checkpoints name."""
     from copilot4d.model_folder import load_run
     from copilot4d.training.load_checkpoint import best_checkpoint
-    from copilot4d.training.load_occupancy_4d import load_occupancy_4d
 
     if best_checkpoint(folder).content.get("task") == "occupancy_4d":
-        return load_occupancy_4d(folder).to(device)
+        return _load_occupancy_4d(folder, device)
     return load_run(folder, tokenizer=tokenizer, copy_path=copy_path).to(device)
+
+
+def _load_shared(folder: Path, device: str) -> Forecaster:
+    """A pretrained folder: 4D-Occ forecasts alone, the parts of a model do not."""
+    from copilot4d.training.pretrained import stated_config
+
+    kind = stated_config(folder).get("kind")
+    if kind in ("tokenizer", "world_model", "copy_gate"):
+        raise UsageError(f"{folder} holds a {kind} alone, which forecasts nothing: pass the model folder around it")
+    return _load_occupancy_4d(folder, device)
+
+
+def _load_occupancy_4d(folder: Path, device: str) -> Forecaster:
+    from copilot4d.training.load_occupancy_4d import load_occupancy_4d
+
+    return load_occupancy_4d(folder).to(device)
 
 
 def continue_motion(world_from_lidar: FloatArray, count: int) -> FloatArray:

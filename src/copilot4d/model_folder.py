@@ -180,11 +180,16 @@ def run_of(folder: Path) -> Path:
 
 def shipped_model(name: str) -> Path:
     """The folder of a model that comes with the package; UsageError where this installation has none."""
+    return shipped_folder(name, DESCRIPTION)
+
+
+def shipped_folder(name: str, holds: str = "config.json") -> Path:
+    """The folder of weights that come with the package, in which the file `holds` must be; UsageError without."""
     folder = importlib.resources.files("copilot4d") / SHIPPED / name
-    if not (folder / DESCRIPTION).is_file():
+    if not (folder / holds).is_file():
         raise UsageError(
-            f"this installation of copilot4d {__version__} brings no weights {name!r}; train a tokenizer and a world "
-            "model and pass their folder, or use a baseline (copy_last, ray_tracing)"
+            f"this installation of copilot4d {__version__} brings no weights {name!r}; train a model and pass its "
+            "folder, or use a baseline without weights (copy_last, ray_tracing)"
         )
     return Path(str(folder))
 

@@ -45,6 +45,15 @@ def runs(tmp_path_factory):
     return root, ModelForecaster(tokenizer, world_model)
 
 
+def test_what_to_export_must_be_said_and_only_once(runs, tmp_path, capsys):
+    root, _ = runs
+    one, both = ["--tokenizer", str(root / "tokenizer")], ["--occupancy-4d", str(root / "world")]
+    for words, said in ((one, "needs --tokenizer and --world-model"), ([*one, *both], "give either")):
+        assert main(["export", *words, "--out", str(tmp_path / "out")]) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
 def export(root, out, *extra, tokenizer="tokenizer"):
     return main(
         [

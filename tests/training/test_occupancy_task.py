@@ -275,6 +275,20 @@ def test_the_runs_folder_and_its_checkpoints_are_models_by_their_path(trained):
         assert forecaster.name == "occupancy_4d"
 
 
+def test_an_exported_run_forecasts_the_same_and_can_be_trained_on(trained, tmp_path, capsys):
+    out = tmp_path / "shared"
+    assert main(["export", "--occupancy-4d", str(trained / "run"), "--out", str(out), "--trained-on", "a street"]) == 0
+    assert "copilot4d evaluate --model" in capsys.readouterr().out
+    assert "a street" in (out / "README.md").read_text()
+    drive = make_drive(4, rings=12, azimuths=60)
+    asked = ([drive[0], drive[2]], drive[3].world_from_lidar[None], [drive[3].rays()[0]])
+    ours, shared = (load_forecaster(folder).forecast(*asked).depths[0] for folder in (trained / "run", out))
+    np.testing.assert_array_equal(ours, shared)
+    on = ["train", "occupancy-4d", "--preset", "tiny", "--data", trained / "data", "--init-from", out, "--dry-run"]
+    assert main([str(w) for w in (*on, "--run", tmp_path / "next", "--settings", "1s")]) == 0
+    assert f"starting from the weights of {out}" in " ".join(capsys.readouterr().out.split())
+
+
 def test_other_models_and_drives_on_both_sides_are_refused(trained, tmp_path, capsys):
     train(ToyTask(), toy_config(tmp_path / "toy", max_steps=1))
     with pytest.raises(UsageError, match="is of task 'toy', not 'occupancy_4d': pass a run of"):

@@ -1,4 +1,4 @@
-"""`copilot4d export`: a trained tokenizer and world model as one model folder."""
+"""`copilot4d export`: a trained tokenizer and world model as one model folder; or a trained 4D-Occ."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ import torch
 
 from copilot4d.cli.console import console, next_step
 from copilot4d.cli.outputs import check_output_folder
+from copilot4d.config import to_mapping
+from copilot4d.errors import UsageError
+from copilot4d.geometry import VoxelGrid
 from copilot4d.model_folder import ModelCards, copy_gate_in, copy_gate_training, join, run_of, save_model
 from copilot4d.training.checkpoint import Checkpoint
+from copilot4d.training.load_occupancy_4d import KIND as OCCUPANCY_4D
+from copilot4d.training.load_occupancy_4d import load_occupancy_4d_network
 from copilot4d.training.load_tokenizer import load_tokenizer
 from copilot4d.training.load_world_model import load_world_model
-from copilot4d.training.pretrained import ModelCard, Score
+from copilot4d.training.pretrained import ModelCard, Score, save_pretrained
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 
@@ -29,16 +34,20 @@ class Options:
 
         copilot4d export --tokenizer runs/tokenizer --world-model runs/world --out models/mine --trained-on "my logs"
 
+    Or the baseline 4D-Occ: copilot4d export --occupancy-4d runs/occupancy --out models/occupancy
+
     The best checkpoints are taken, with averaged weights where there are, and the copy gate that lies in the world
     model's run. What only training needs stays behind.
     """
 
-    tokenizer: Path
-    """The tokenizer's run, checkpoint or folder."""
-    world_model: Path
-    """The world model's run, checkpoint or folder; it must have been trained on that tokenizer's tokens."""
     out: Path
     """The model folder to write."""
+    tokenizer: Path | None = None
+    """The tokenizer's run, checkpoint or folder."""
+    world_model: Path | None = None
+    """The world model's run, checkpoint or folder; it must have been trained on that tokenizer's tokens."""
+    occupancy_4d: Path | None = None
+    """Instead of these two: the run, checkpoint or folder of the baseline 4D-Occ."""
     name: str | None = None
     """What scores and pictures call the model; by default the folder's name."""
     title: str | None = None
@@ -58,12 +67,30 @@ class Options:
 def run(options: Options) -> int:
     """Run the verb."""
     check_output_folder("--out", options.out)
-    tokenizer, world_model = load_tokenizer(options.tokenizer), load_world_model(options.world_model)
-    name = options.name or options.out.resolve().name
+    if options.occupancy_4d is not None:
+        if options.tokenizer is not None or options.world_model is not None:
+            raise UsageError("give either --tokenizer and --world-model, or --occupancy-4d")
+        write_occupancy_4d(options, options.occupancy_4d)
+    elif options.tokenizer is None or options.world_model is None:
+        raise UsageError("a model needs --tokenizer and --world-model; the baseline 4D-Occ needs --occupancy-4d alone")
+    else:
+        write_model(options, options.tokenizer, options.world_model)
+    total = sum(path.stat().st_size for path in options.out.rglob("*") if path.is_file())
+    console.print(f"Wrote {options.out}: {total / 1e6:.1f} MB in {options.precision}", markup=False, highlight=False)
+    place = str(options.out)
+    model = shlex.quote(place if "/" in place else f"./{place}")  # a bare word could be the name of a shipped model
+    next_step(f"copilot4d evaluate --model {model} --data street-v1/val --setting 1s --every 12 --out scores.json")
+    return 0
+
+
+def write_model(options: Options, tokenizer_place: Path, world_model_place: Path) -> None:
+    """Tokenizer and world model, with the copy gate where there is one."""
+    tokenizer, world_model = load_tokenizer(tokenizer_place), load_world_model(world_model_place)
+    name = _name(options)
     joined = join(tokenizer, world_model, name=name)  # refuses a tokenizer that the world model was not trained with
-    gate = copy_gate_in(_home_of_gate(options.world_model))
-    region, frames = joined.tokenizer.config.grid, joined.world_model.config.frames
-    size = " x ".join(f"{b - a:g} m" for a, b in zip(region.minimum, region.maximum, strict=True))
+    home = _home_of_gate(world_model_place)
+    gate = copy_gate_in(home)
+    size, frames = _size(joined.tokenizer.config.grid), joined.world_model.config.frames
     rows, columns = joined.tokenizer.config.tokens
     cards = ModelCards(
         tokenizer=card(
@@ -76,18 +103,35 @@ def run(options: Options) -> int:
             f"Predicts the tokens of the next sweeps, given {joined.world_model.config.past_frames} past ones and the "
             f"ego's motion; clips of {frames} frames, tokens in the frame '{joined.world_model.config.token_frame}'.",
         ),
-        copy_gate=None if gate is None else gate_card(options),
+        copy_gate=None if gate is None else gate_card(options, home),
     )  # fmt: skip
     save_model(
         options.out, joined.tokenizer, joined.world_model, cards=cards, name=name, dtype=DTYPES[options.precision],
         copy_gate=gate,
     )  # fmt: skip
-    total = sum(path.stat().st_size for path in options.out.rglob("*") if path.is_file())
-    console.print(f"Wrote {options.out}: {total / 1e6:.1f} MB in {options.precision}", markup=False, highlight=False)
-    place = str(options.out)
-    model = shlex.quote(place if "/" in place else f"./{place}")  # a bare word could be the name of a shipped model
-    next_step(f"copilot4d evaluate --model {model} --data street-v1/val --setting 1s --every 12 --out scores.json")
-    return 0
+
+
+def write_occupancy_4d(options: Options, place: Path) -> None:
+    """The baseline, as a pretrained folder."""
+    loaded = load_occupancy_4d_network(place)
+    config = loaded.model.config
+    cells = " x ".join(f"{100 * size:g}" for size in config.grid.cell_size)
+    summary = (
+        f"The baseline 4D-Occ: {config.past_frames} past sweeps as voxels of {cells} cm ({_size(config.grid)} around "
+        f"the newest) -> occupancy at {config.future_frames} future frames -> depths along any ray."
+    )
+    save_pretrained(
+        options.out, loaded.model, kind=OCCUPANCY_4D, config=to_mapping(config), dtype=DTYPES[options.precision],
+        card=card(options, "4D-Occ", loaded.checkpoint, summary),
+    )  # fmt: skip
+
+
+def _name(options: Options) -> str:
+    return options.name or options.out.resolve().name
+
+
+def _size(region: VoxelGrid) -> str:
+    return " x ".join(f"{b - a:g} m" for a, b in zip(region.minimum, region.maximum, strict=True))
 
 
 def _home_of_gate(world_model: Path) -> Path:
@@ -95,9 +139,9 @@ def _home_of_gate(world_model: Path) -> Path:
     return run_of(world_model) if not (world_model / "config.json").is_file() else world_model.resolve().parent
 
 
-def gate_card(options: Options) -> ModelCard:
-    """What is known about the copy gate."""
-    trained = copy_gate_training(_home_of_gate(options.world_model))
+def gate_card(options: Options, home: Path) -> ModelCard:
+    """What is known about the copy gate that lies in this run or model folder."""
+    trained = copy_gate_training(home)
     summary = "Says of each ray whether to believe what is imagined along it or what the past measured."
     return replace(
         card(options, "copy gate", None, summary), steps=int(trained["steps"]), samples=int(trained["samples"]),
@@ -112,7 +156,7 @@ def card(options: Options, half: str, checkpoint: Checkpoint | None, summary: st
     batch = config.get("recipe", {}).get("batch", 0)
     steps, score = int(state.get("step", 0)), state.get("score")
     return ModelCard(
-        title=f"{options.title or options.name or options.out.resolve().name}: {half}",
+        title=f"{options.title or _name(options)}: {half}",
         summary=summary,
         trained_on=options.trained_on or ("not stated",),
         steps=steps,

@@ -1,25 +1,54 @@
-"""A trained 4D-Occ forecaster from its run or checkpoint."""
+"""A trained 4D-Occ forecaster from its run, its checkpoint, or the folder in which it was shared."""
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 
 from copilot4d.baselines.occupancy_4d import Occupancy4d, Occupancy4dConfig, Occupancy4dForecaster
 from copilot4d.baselines.occupancy_4d.config import DepthKind
+from copilot4d.config import from_mapping
+from copilot4d.training.checkpoint import Checkpoint
 from copilot4d.training.load_checkpoint import best_checkpoint, fill, task_config
+from copilot4d.training.pretrained import load_pretrained
+
+KIND = "occupancy_4d"  # of shared folders, and the task of runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedOccupancy4d:
+    """A network in evaluation mode, and where it came from."""
+
+    model: Occupancy4d
+    checkpoint: Checkpoint | None  # None for a shared folder
+
+
+def load_occupancy_4d_network(folder: str | Path) -> LoadedOccupancy4d:
+    """From a checkpoint, from a run (its best checkpoint, or the newest where none was scored), or from a folder of
+    `save_pretrained`. Averaged weights where there are.
+    """
+    folder = Path(folder)
+    if (folder / "config.json").is_file():
+        shared = load_pretrained(folder, kind=KIND)
+        model = Occupancy4d(from_mapping(Occupancy4dConfig, shared.config, source=folder / "config.json"))
+        shared.fill(model)
+        return LoadedOccupancy4d(model=model.eval(), checkpoint=None)
+    checkpoint = best_checkpoint(folder)
+    model = Occupancy4d(
+        task_config(checkpoint, Occupancy4dConfig, task=KIND, section="model", verb="train occupancy-4d")
+    )
+    fill(model, checkpoint)
+    return LoadedOccupancy4d(model=model.eval(), checkpoint=checkpoint)
 
 
 def load_occupancy_4d(folder: str | Path, *, depth: DepthKind | None = None) -> Occupancy4dForecaster:
-    """From a checkpoint, or from a run: its best checkpoint, or the newest where none was scored. Averaged weights
-    where there are.
+    """The network of a run, checkpoint or shared folder, to forecast with.
 
-    depth: what to answer, where it should not be what the run's configuration says; then part of the name.
+    depth: what to answer, where it should not be what the network's configuration says; then part of the name.
     """
-    checkpoint = best_checkpoint(Path(folder))
-    config = task_config(checkpoint, Occupancy4dConfig, task="occupancy_4d", section="model", verb="train occupancy-4d")
-    if depth is not None:
-        config = dataclasses.replace(config, depth=depth)
-    model = Occupancy4d(config)
-    fill(model, checkpoint)
-    return Occupancy4dForecaster(model, name="occupancy_4d" if depth is None else f"occupancy_4d_{depth}")
+    model = load_occupancy_4d_network(folder).model
+    if depth is None:
+        return Occupancy4dForecaster(model, name=KIND)
+    model.config = dataclasses.replace(model.config, depth=depth)
+    return Occupancy4dForecaster(model, name=f"{KIND}_{depth}")
