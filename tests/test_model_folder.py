@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from copilot4d import load_forecaster, presets
+from copilot4d.baselines.occupancy_4d import Occupancy4dForecaster
 from copilot4d.config import to_mapping
 from copilot4d.errors import DataError, UsageError
 from copilot4d.geometry import Rays, Sweep, se3
@@ -178,6 +179,16 @@ def test_the_shipped_model_loads_and_says_what_it_knows():
     assert forecaster.name == "mini"
     assert forecaster.region_half_m == 32.0
     assert "64 m x 64 m" in forecaster.limits
+    assert sum(path.stat().st_size for path in folder.rglob("*")) < 30e6
+
+
+def test_the_shipped_4d_occ_is_a_baseline_by_its_name():
+    forecaster = load_forecaster("occupancy_4d")
+    assert isinstance(forecaster, Occupancy4dForecaster)
+    config = forecaster.model.config
+    assert (config.past_frames, config.future_frames, config.grid.minimum[0]) == (5, 5, -32.0)
+    assert all(parameter.isfinite().all() for parameter in forecaster.model.parameters())
+    folder = shipped_mini().parent
     assert sum(path.stat().st_size for path in folder.rglob("*")) < 30e6
 
 
