@@ -96,8 +96,7 @@ class Budget:
     # The long run was started before the preset's depth became the median.
     streets_1: Training = Training(steps=7000, core_minutes=53, changes="rendering: {depth: sum}\n")
     streets: Training = Training(steps=600, core_minutes=6, options=("--learning-rate", "1e-4"))
-    kitti_1: Training = Training(steps=2600, max_steps=486, core_minutes=8, options=("--learning-rate", "7e-4"))
-    kitti: Training = Training(steps=800, core_minutes=11, options=("--learning-rate", "5e-4"))
+    kitti: Training = Training(steps=1000, core_minutes=15, options=("--learning-rate", "7e-4"))
     street_rays: int = 1024
     kitti_rays: int = 1536
     # Equal time, half an hour each; a quarter of each run is without quantisation.
@@ -137,16 +136,19 @@ class Budget:
     gate_train: str = "street-v1/train:240"
     gate_drives: tuple[str, ...] = tuple(f"train_{number:06d}" for number in range(120, 240))  # new to the world model
     gate_forecasts: tuple[int, ...] = (100, 300)  # of each setting
-    kitti_gate_forecasts: tuple[int, ...] = (15, 15)
+    kitti_gate_forecasts: tuple[int, ...] = (40, 40)
     gate_options: tuple[str, ...] = ("--sampling-steps", "5", "--top-k", "1", "--steps", "4000")
     own_train: str = "street-v1/train:60"
     own_intervals: tuple[int, ...] = (2, 6)  # frames of the log: tokens in their own frames name none
     token_frames: Training = Training(steps=4000, max_steps=300, core_minutes=20, options=("--evaluate-every", "100"))
     occupancy: Training = Training(
-        steps=1500, core_minutes=74, options=("--ema-decay", "0.995", "--evaluate-every", "300"), changes=HALF_METRE
+        steps=3200, core_minutes=100, options=("--ema-decay", "0.995", "--evaluate-every", "400"), changes=HALF_METRE
     )
     kitti_occupancy: Training = Training(
-        steps=150, core_minutes=8, options=("--ema-decay", "0.98", "--learning-rate", "5e-4"), changes=HALF_METRE
+        steps=300,
+        core_minutes=12,
+        changes=HALF_METRE,
+        options=("--ema-decay", "0.98", "--learning-rate", "5e-4", "--evaluate-every", "100"),
     )
 
 

@@ -56,12 +56,8 @@ def _tokenizers(budget: Budget) -> list[Step]:
             "--evaluate-every", "300", needs=("runs/streets_1",),
         ),
         _run(
-            "kitti_1", "tokenizer", budget.kitti_1, *kitti, "--init-from", "WORK/runs/streets_1",
-            "--evaluate-every", "400", needs=("runs/streets_1",),
-        ),
-        _run(
-            "kitti", "tokenizer", budget.kitti, *kitti, "--init-from", "WORK/runs/kitti_1",
-            "--evaluate-every", "200", needs=("runs/kitti_1",),
+            "kitti", "tokenizer", budget.kitti, *kitti, "--init-from", "WORK/runs/streets",
+            "--evaluate-every", "200", needs=("runs/streets",),
         ),
     ]  # fmt: skip
 
