@@ -145,11 +145,9 @@ class Budget:
         steps=3200, core_minutes=100, options=("--ema-decay", "0.995", "--evaluate-every", "400"), changes=HALF_METRE
     )
     kitti_occupancy: Training = Training(
-        steps=300,
-        core_minutes=12,
-        changes=HALF_METRE,
+        steps=300, core_minutes=12, changes=HALF_METRE,
         options=("--ema-decay", "0.98", "--learning-rate", "5e-4", "--evaluate-every", "100"),
-    )
+    )  # fmt: skip
 
 
 FULL = Budget()

@@ -13,7 +13,7 @@ from copilot4d.geometry import se3
 from copilot4d.geometry.se3 import FloatArray
 
 SHIPPED_MODELS = ("mini",)
-SHIPPED_BASELINES = ("occupancy_4d",)
+SHIPPED_BASELINES = ("occupancy_4d", "occupancy_4d_median")  # the same weights: expected depths, or medians
 
 
 def load_forecaster(
@@ -21,10 +21,10 @@ def load_forecaster(
 ) -> Forecaster:
     """A forecaster by name or folder.
 
-    "mini": the weights that come with the package. A baseline's name; "occupancy_4d" has weights there, too. A folder
-    of `copilot4d export`. A run or checkpoint of `copilot4d train world-model`, whose tokenizer is found where the run
-    says, or given by `tokenizer`; or of `copilot4d train occupancy-4d`. A name comes before a folder of that name:
-    write "./mini" to mean the folder.
+    "mini": the weights that come with the package. A baseline's name; "occupancy_4d" and "occupancy_4d_median" have
+    weights there, too. A folder of `copilot4d export`. A run or checkpoint of `copilot4d train world-model`, whose
+    tokenizer is found where the run says, or given by `tokenizer`; or of `copilot4d train occupancy-4d`. A name comes
+    before a folder of that name: write "./mini" to mean the folder.
 
     copy_path: False leaves a model's copy gate out, and does not even read it.
     """
@@ -36,7 +36,7 @@ def load_forecaster(
     if name in SHIPPED_MODELS:
         return model_folder.load_model_folder(model_folder.shipped_model(name), copy_path=copy_path).to(device)
     if name in SHIPPED_BASELINES:
-        return _load_occupancy_4d(model_folder.shipped_folder(name), device)
+        return _load_shipped_baseline(name, device)
     if (folder / model_folder.DESCRIPTION).is_file():
         return model_folder.load_model_folder(folder, copy_path=copy_path).to(device)
     if (folder / "config.json").is_file():
@@ -70,6 +70,14 @@ def _load_shared(folder: Path, device: str) -> Forecaster:
     if kind in ("tokenizer", "world_model", "copy_gate"):
         raise UsageError(f"{folder} holds a {kind} alone, which forecasts nothing: pass the model folder around it")
     return _load_occupancy_4d(folder, device)
+
+
+def _load_shipped_baseline(name: str, device: str) -> Forecaster:
+    from copilot4d.model_folder import shipped_folder
+    from copilot4d.training.load_occupancy_4d import load_occupancy_4d
+
+    folder = shipped_folder("occupancy_4d")
+    return load_occupancy_4d(folder, depth="median" if name.endswith("_median") else None).to(device)
 
 
 def _load_occupancy_4d(folder: Path, device: str) -> Forecaster:
