@@ -11,7 +11,7 @@ from copilot4d.config import to_mapping
 from copilot4d.copy_path.range_view import AZIMUTHS
 from copilot4d.errors import Copilot4dError, UsageError
 from copilot4d.geometry import BeamPattern, Clip, Rays, se3
-from copilot4d.model_folder import COPY_GATE, ModelCards, save_copy_gate, save_model
+from copilot4d.model_folder import COPY_GATE, CopyParts, ModelCards, save_copy_gate, save_model
 from copilot4d.model_forecaster import ModelForecaster
 from copilot4d.training.pretrained import save_pretrained
 from tests.support.gates import always
@@ -91,7 +91,7 @@ def test_a_copying_model_says_so_and_can_be_had_without():
 
 def test_a_saved_gate_forecasts_the_same(models, tmp_path):  # noqa: F811
     cards = ModelCards(tokenizer=card("A"), world_model=card("B"), copy_gate=card("C"))
-    folder = save_model(tmp_path / "toy", *models, cards=cards, copy_gate=always("recent"))
+    folder = save_model(tmp_path / "toy", *models, cards=cards, copying=CopyParts(always("recent")))
     loaded = load_forecaster(folder)
     made = ModelForecaster(*models, copy_gate=always("recent"))
     assert loaded.fingerprint == made.fingerprint != ModelForecaster(*models).fingerprint
@@ -99,7 +99,7 @@ def test_a_saved_gate_forecasts_the_same(models, tmp_path):  # noqa: F811
     assert not np.allclose(depths_of(loaded), depths_of(loaded.without_copying()))
     with pytest.raises(UsageError, match="model card"):
         save_model(tmp_path / "other", *models, cards=ModelCards(tokenizer=card("A"), world_model=card("B")),
-                   copy_gate=always("recent"))  # fmt: skip
+                   copying=CopyParts(always("recent")))  # fmt: skip
 
 
 def test_a_gate_can_be_added_to_a_model_folder(models, tmp_path):  # noqa: F811

@@ -30,10 +30,12 @@ ALLOWED = {
     "world_model": BASE | {"layers"},
     "presets": {"errors", "geometry", "tokenizer", "world_model"},
     "copy_path": BASE | {"baselines"},
-    "model_imagination": {"errors", "geometry", "forecaster", "imagination", "tokenizer", "world_model", "copy_path"},
+    "model_imagination": {"errors", "geometry", "forecaster", "imagination", "tokenizer", "world_model", "copy_path"}
+    | {"baselines"},
     "model_forecaster": {"errors", "geometry", "config", "forecaster", "tokenizer", "world_model", "copy_path"}
-    | {"model_imagination"},
-    "model_folder": BASE | {"config", "tokenizer", "world_model", "copy_path", "training", "model_forecaster"},
+    | {"baselines", "model_imagination"},
+    "model_folder": BASE
+    | {"config", "baselines", "tokenizer", "world_model", "copy_path", "training", "model_forecaster"},
     "copy_learning": BASE | {"datasets", "evaluation", "copy_path", "model_forecaster"},
     "forecast": BASE
     | {"config", "forecaster", "imagination", "baselines", "rendering", "tokenizer", "world_model", "training"}

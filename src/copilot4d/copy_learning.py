@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from copilot4d.copy_path import MeasuredPast, RangeView, candidates
+from copilot4d.copy_path import MeasuredPast, RangeView
 from copilot4d.copy_path.fitting import Examples, examples
 from copilot4d.datasets.windows import Window, explain_missing, protocol_windows, read_clip
 from copilot4d.errors import ProtocolError, UsageError
@@ -45,8 +45,10 @@ def forecast_examples(
     forecaster: ModelForecaster, drives: Mapping[str, Drive], windows: Sequence[Window], *, rays_per_frame: int,
     steps: int = 10, seed: int = 0, track: Track = silent,
 ) -> list[Examples]:  # fmt: skip
-    """Rays of the forecasts of these windows, frame by frame, with what each candidate would have cost."""
-    alone = forecaster.without_copying()
+    """Rays of the forecasts of these windows, frame by frame, with what each candidate would have cost; those of the
+    second opinion among them where the forecaster has one.
+    """
+    alone = forecaster.without_gate()
     rng = np.random.default_rng(seed)
     parts: list[Examples] = []
     for window in track(windows, "forecasts"):
@@ -72,9 +74,7 @@ def clip_examples(
         (seen,) = world.see(pose, rays)
         if count == 0:
             continue
-        found = candidates(
-            measured.along(rays, pose, sweep.timestamp_ns), rays, seen.depths_m, seen.opacity, seen.exits_m
-        )
+        found = seen.candidates(measured.along(rays, pose, sweep.timestamp_ns), rays)
         around = found[count:] if len(others) else found
         found = found[:count]
         reference_from_lidar = se3.relative_motion(clip.past[-1].world_from_lidar, pose)

@@ -1,7 +1,8 @@
 """A model on disk: `tokenizer/` and `world_model/`, pretrained folders with model cards, and `copilot4d.json` beside.
 
 The world model names the tokenizer that its tokens came from; another one is refused. A third folder, `copy_gate/`,
-is there where the model copies what the past measured; the run of a world model keeps its gate in the same place.
+is there where the model copies what the past measured, and a fourth, `second_opinion/`, where that gate hears one; the
+run of a world model keeps both in the same places.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import nn
 
+from copilot4d.baselines.occupancy_4d import Occupancy4d
 from copilot4d.config import from_mapping, to_mapping
 from copilot4d.copy_path import CopyGate, CopyGateConfig
 from copilot4d.errors import DataError, UsageError
 from copilot4d.model_forecaster import ModelForecaster
 from copilot4d.tokenizer import Tokenizer
+from copilot4d.training.load_occupancy_4d import KIND as OCCUPANCY_4D
+from copilot4d.training.load_occupancy_4d import load_occupancy_4d_network
 from copilot4d.training.load_tokenizer import LoadedTokenizer, load_tokenizer, tokenizer_sha256
 from copilot4d.training.load_world_model import LoadedWorldModel, load_world_model
 from copilot4d.training.pretrained import ModelCard, load_pretrained, save_pretrained
@@ -33,6 +37,7 @@ from copilot4d.world_model import WorldModel
 DESCRIPTION = "copilot4d.json"
 FORMAT, FORMAT_VERSION = "copilot4d-model", 1
 COPY_GATE = "copy_gate"  # in a model folder, and in the run of a world model
+SECOND_OPINION = "second_opinion"  # beside a copy gate that hears one
 TOKENIZER_NOTE = "tokenizer.json"  # in the run of a world model
 SHIPPED = "weights"  # the package's folder of shipped models
 M = TypeVar("M", bound=nn.Module)
@@ -45,20 +50,35 @@ class ModelCards:
     tokenizer: ModelCard
     world_model: ModelCard
     copy_gate: ModelCard | None = None
+    second_opinion: ModelCard | None = None
+
+
+class CopyParts(NamedTuple):
+    """What lets a model copy: nothing, a gate, or a gate and the second opinion that it hears."""
+
+    gate: CopyGate | None = None
+    second_opinion: Occupancy4d | None = None
+
+
+NOTHING_COPIED = CopyParts()
 
 
 def save_model(
     folder: str | Path, tokenizer: Tokenizer, world_model: WorldModel, *, cards: ModelCards, name: str | None = None,
-    dtype: torch.dtype = torch.float32, copy_gate: CopyGate | None = None,
+    dtype: torch.dtype = torch.float32, copying: CopyParts = NOTHING_COPIED,
 ) -> Path:  # fmt: skip
     """Write a model folder, whole or not at all. An existing model folder is replaced, anything else is refused.
 
     dtype: of the weights in the files; a copy gate, which is small, keeps its own. Buffers stay out: they follow from
     the configuration (positions), or only training needs them (the codebook's memory bank).
     """
-    ModelForecaster(tokenizer, world_model)  # refuses what does not fit
-    if copy_gate is not None and cards.copy_gate is None:
-        raise UsageError("a model with a copy gate needs a model card for it")
+    gate, second = copying
+    ModelForecaster(tokenizer, world_model, copy_gate=gate, second_opinion=second)  # refuses what does not fit
+    for part, its_card, words in (
+        (gate, cards.copy_gate, "copy gate"), (second, cards.second_opinion, "second opinion"),
+    ):  # fmt: skip
+        if part is not None and its_card is None:
+            raise UsageError(f"a model with a {words} needs a model card for it")
     folder = Path(folder)
     if folder.exists() and not (folder / DESCRIPTION).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists and is not a model folder; choose another name or remove it")
@@ -79,8 +99,10 @@ def save_model(
             card=cards.world_model, dtype=dtype, without=_buffers(world_model),
             conventions={"tokenizer_sha256": sha256},
         )  # fmt: skip
-        if copy_gate is not None and cards.copy_gate is not None:
-            save_copy_gate(writing / COPY_GATE, copy_gate, cards.copy_gate)
+        if gate is not None and cards.copy_gate is not None:
+            save_copy_gate(writing / COPY_GATE, gate, cards.copy_gate)
+        if second is not None and cards.second_opinion is not None:
+            save_second_opinion(writing / SECOND_OPINION, second, cards.second_opinion, dtype=dtype)
         (writing / DESCRIPTION).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
     return folder
 
@@ -97,8 +119,8 @@ def load_model_folder(folder: str | Path, *, copy_path: bool = True) -> ModelFor
             remedy="pass a folder that `copilot4d export` wrote",
         )  # fmt: skip
     tokenizer, world_model = load_tokenizer(folder / "tokenizer"), load_world_model(folder / "world_model")
-    gate = copy_gate_in(folder) if copy_path else None
-    return join(tokenizer, world_model, name=name, trained_on=trained_on, copy_gate=gate)
+    copying = copy_parts_in(folder) if copy_path else NOTHING_COPIED
+    return join(tokenizer, world_model, name=name, trained_on=trained_on, copying=copying)
 
 
 def load_run(folder: str | Path, *, tokenizer: str | Path | None = None, copy_path: bool = True) -> ModelForecaster:
@@ -110,8 +132,8 @@ def load_run(folder: str | Path, *, tokenizer: str | Path | None = None, copy_pa
     place = tokenizer if tokenizer is not None else tokenizer_of_run(folder)
     if place is None:
         raise UsageError(f"{folder} does not say where its tokenizer is: name its run or folder (--tokenizer)")
-    gate = copy_gate_in(run_of(folder)) if copy_path else None
-    return join(load_tokenizer(place), world_model, name=folder.resolve().name, copy_gate=gate)
+    copying = copy_parts_in(run_of(folder)) if copy_path else NOTHING_COPIED
+    return join(load_tokenizer(place), world_model, name=folder.resolve().name, copying=copying)
 
 
 def save_copy_gate(folder: str | Path, gate: CopyGate, card: ModelCard) -> None:
@@ -131,6 +153,35 @@ def copy_gate_in(folder: Path) -> CopyGate | None:
     return gate.eval()
 
 
+def save_second_opinion(
+    folder: str | Path, network: Occupancy4d, card: ModelCard, *, dtype: torch.dtype = torch.float32
+) -> None:
+    """Write the second opinion of a copy gate: an occupancy network, as `copilot4d export --occupancy-4d` does."""
+    save_pretrained(
+        folder, network, kind=OCCUPANCY_4D, config=to_mapping(network.config), card=card, dtype=dtype
+    )  # fmt: skip
+
+
+def second_opinion_in(folder: Path) -> Occupancy4d | None:
+    """The second opinion that a model folder or a run has; None where it has none."""
+    place = folder / SECOND_OPINION
+    return load_occupancy_4d_network(place).model if place.is_dir() else None
+
+
+def copy_parts_in(folder: Path) -> CopyParts:
+    """What a model folder or a run copies with; a second opinion that its gate does not hear is left where it is."""
+    gate = copy_gate_in(folder)
+    if gate is None or not gate.config.hears_second_opinion:
+        return CopyParts(gate)
+    second = second_opinion_in(folder)
+    if second is None:
+        raise DataError(
+            folder / SECOND_OPINION, "folder", expected="the second opinion that the copy gate was learned with",
+            found="none", remedy="copy the whole folder, or learn the gate again (copilot4d train copy-gate)",
+        )  # fmt: skip
+    return CopyParts(gate, second)
+
+
 def copy_gate_training(folder: Path) -> Mapping[str, float]:
     """How the gate of a model folder or a run was trained: steps, samples, training_s; 0 where nobody knows."""
     stated = load_pretrained(folder / COPY_GATE, kind="copy_gate").conventions
@@ -139,7 +190,7 @@ def copy_gate_training(folder: Path) -> Mapping[str, float]:
 
 def join(
     tokenizer: LoadedTokenizer, world_model: LoadedWorldModel, *, name: str, trained_on: Sequence[str] = (),
-    copy_gate: CopyGate | None = None,
+    copying: CopyParts = NOTHING_COPIED,
 ) -> ModelForecaster:  # fmt: skip
     """The parts of a model; DataError where the world model was trained on another tokenizer's tokens."""
     trained_with = world_model.tokenizer_sha256
@@ -150,8 +201,9 @@ def join(
             remedy="use the tokenizer that the world model was trained with",
         )  # fmt: skip
     return ModelForecaster(
-        tokenizer.tokenizer, world_model.world_model, name=name, trained_on=trained_on, copy_gate=copy_gate
-    )
+        tokenizer.tokenizer, world_model.world_model, name=name, trained_on=trained_on, copy_gate=copying.gate,
+        second_opinion=copying.second_opinion,
+    )  # fmt: skip
 
 
 def note_tokenizer(run: str | Path, tokenizer: str | Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from copilot4d.baselines.occupancy_4d import Occupancy4d
 from copilot4d.config import to_mapping
 from copilot4d.copy_path import CopyGate
 from copilot4d.errors import UsageError
@@ -32,13 +33,14 @@ class ModelForecaster:
     sampler: how frames are sampled; `guidance` and `steps` of a call take the place of its own.
     trained_on: the data, in words, where it is known; for `limits`.
     copy_gate: lets rays take what the past measured along them; None: they see the decoded tokens alone.
+    second_opinion: a network that the gate hears beside; a gate that was learned with one needs it.
     Several futures are sampled in one batch. `to` moves both models to a device.
     """
 
     def __init__(
         self, tokenizer: Tokenizer, world_model: WorldModel, *, name: str = "copilot4d",
         sampler: SamplerConfig | None = None, pattern: BeamPattern | None = None, trained_on: Sequence[str] = (),
-        copy_gate: CopyGate | None = None,
+        copy_gate: CopyGate | None = None, second_opinion: Occupancy4d | None = None,
     ) -> None:  # fmt: skip
         made, read = tokenizer.config, world_model.config
         if (made.vocabulary, made.tokens) != (read.vocabulary, read.tokens):
@@ -48,6 +50,11 @@ class ModelForecaster:
             )
         if made.mode == "voxel_centres":
             raise UsageError("a tokenizer of mode 'voxel_centres' renders no rays, so it cannot forecast sweeps")
+        if copy_gate is not None and copy_gate.config.hears_second_opinion != (second_opinion is not None):
+            learned = "with" if copy_gate.config.hears_second_opinion else "without"
+            raise UsageError(
+                f"this copy gate was learned {learned} a second opinion: give it the same, or learn it again"
+            )
         self.name = name
         self.tokenizer, self.world_model = tokenizer.eval(), world_model.eval()
         # A window that slid looks like a training clip again: as much past, and room for as many frames.
@@ -55,6 +62,7 @@ class ModelForecaster:
         self.pattern = pattern
         self.trained_on = tuple(trained_on)
         self.copy_gate = None if copy_gate is None else copy_gate.eval()
+        self.second_opinion = None if second_opinion is None else second_opinion.eval()
 
     @torch.no_grad()
     def forecast(
@@ -83,22 +91,29 @@ class ModelForecaster:
     ) -> ModelImagination:
         """See `Imaginative.imagine`: frames one at a time, with their tokens and opacities."""
         models = Models(
-            tokenizer=self.tokenizer, world_model=self.world_model, pattern=self.pattern, copy_gate=self.copy_gate
-        )
+            tokenizer=self.tokenizer, world_model=self.world_model, pattern=self.pattern, copy_gate=self.copy_gate,
+            second_opinion=self.second_opinion,
+        )  # fmt: skip
         sampler = replace(self.sampler, guidance=guidance, steps=steps)
         return ModelImagination(models, past, sampler=sampler, seed=seed, futures=futures)
 
     def to(self, device: str | torch.device) -> ModelForecaster:
-        """Move both models to a device, in place."""
-        self.tokenizer.to(device)
-        self.world_model.to(device)
-        if self.copy_gate is not None:
-            self.copy_gate.to(device)
+        """Move all networks to a device, in place."""
+        for network in self._networks:
+            network.to(device)
         return self
+
+    def with_second_opinion(self, network: Occupancy4d) -> ModelForecaster:
+        """The same models before a gate chooses, with another network to ask about every ray."""
+        return self._with(copy_gate=None, second_opinion=network)
+
+    def without_gate(self) -> ModelForecaster:
+        """The same models before a gate chooses: what a gate learns from."""
+        return self._with(copy_gate=None)
 
     def without_copying(self) -> ModelForecaster:
         """The same models with rays that see the decoded tokens alone, as in the paper."""
-        return self._with(copy_gate=None)
+        return self._with(copy_gate=None, second_opinion=None)
 
     def with_sampler(self, **changes: Any) -> ModelForecaster:
         """The same models with other sampling, e.g. schedule="maskgit", top_k=None."""
@@ -107,7 +122,7 @@ class ModelForecaster:
     def _with(self, **changes: Any) -> ModelForecaster:
         kept: dict[str, Any] = {
             "name": self.name, "sampler": self.sampler, "pattern": self.pattern, "trained_on": self.trained_on,
-            "copy_gate": self.copy_gate,
+            "copy_gate": self.copy_gate, "second_opinion": self.second_opinion,
         }  # fmt: skip
         return ModelForecaster(self.tokenizer, self.world_model, **kept | changes)
 
@@ -115,7 +130,8 @@ class ModelForecaster:
     def settings(self) -> dict[str, Any]:
         """What decides a forecast beside guidance, steps and seed, for the files that tell how it was made."""
         sampled = {name: getattr(self.sampler, name) for name in ("schedule", "top_k", "reverse")}
-        return sampled | ({} if self.copy_gate is None else {"copy_path": True})
+        copies = {} if self.copy_gate is None else {"copy_path": True}
+        return sampled | copies | ({} if self.second_opinion is None else {"second_opinion": True})
 
     @property
     def region_half_m(self) -> float:
@@ -138,11 +154,17 @@ class ModelForecaster:
         """Tells these weights and settings from all others."""
         return hashlib.sha256(f"{self._weights} {sorted(self.settings.items())}".encode()).hexdigest()
 
+    @property
+    def _networks(self) -> tuple[Tokenizer | WorldModel | CopyGate | Occupancy4d, ...]:
+        """Those that it has."""
+        parts = (self.tokenizer, self.world_model, self.copy_gate, self.second_opinion)
+        return tuple(part for part in parts if part is not None)
+
     @cached_property
     def _weights(self) -> str:
-        """Of all parameters and both configurations; buffers are derived from them, or only training needs them."""
+        """Of all parameters and configurations; buffers are derived from them, or only training needs them."""
         digest = hashlib.sha256()
-        for model in filter(None, (self.tokenizer, self.world_model, self.copy_gate)):
+        for model in self._networks:
             digest.update(repr(sorted(to_mapping(model.config).items())).encode())
             for name, parameter in model.named_parameters():
                 digest.update(name.encode())

@@ -3,7 +3,8 @@
 Axes: S futures, P past frames, H/W tokens of a frame, R rays. Every decoded scene has one frame of its own, in which
 its tokens were made: the sweep's lidar frame (token frame "own"), or the newest past sweep's ("reference"). Depths
 along a ray are the same in both, so rays are carried into the scene's frame and the depths are used in the lidar's.
-With a copy gate, rays that see what the past measured take its depths (see `copilot4d.copy_path`).
+With a copy gate, rays that see what the past measured take its depths, and perhaps those of a second opinion (see
+`copilot4d.copy_path`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from copilot4d.copy_path import CopyGate, Measured, MeasuredPast, candidates
+from copilot4d.baselines.occupancy_4d import Foreseen, Occupancy4d
+from copilot4d.copy_path import Candidates, CopyGate, Measured, MeasuredPast, Opinion, candidates
 from copilot4d.copy_path.candidates import MEASURED
 from copilot4d.errors import ForecastError
 from copilot4d.forecaster import check_forecast_input, future_timestamps
@@ -38,6 +40,7 @@ class Models:
     world_model: WorldModel
     pattern: BeamPattern | None  # of the sensor; None: estimated from each past
     copy_gate: CopyGate | None = None  # None: rays see the decoded tokens alone
+    second_opinion: Occupancy4d | None = None  # asked about every ray where there is one
 
     @property
     def in_own_frames(self) -> bool:
@@ -78,14 +81,20 @@ class Seen:
     opacity: FloatArray
     returned: np.ndarray
     exits_m: FloatArray
+    second: Opinion | None = None  # on the same rays
+
+    def candidates(self, measured: Measured, rays: Rays) -> Candidates:
+        """What the rays may be answered."""
+        return candidates(measured, rays, self.depths_m, self.opacity, self.exits_m, self.second)
 
     def copying(self, gate: CopyGate, measured: Measured, rays: Rays) -> Seen:
-        """The same with the depths that the past measured where the gate believes them."""
-        found = candidates(measured, rays, self.depths_m, self.opacity, self.exits_m)
+        """The same with the depths that the past measured, or the second opinion's, where the gate believes them."""
+        found = self.candidates(measured, rays)
         chosen = gate.choose(found)[:, None]
         depths = np.take_along_axis(found.depths_m, chosen, axis=1)[:, 0]
         returns = np.take_along_axis(found.returns, chosen, axis=1)[:, 0]
-        # A beam comes back from what was measured on it, and from what is imagined; not from a guess between beams.
+        # A beam comes back from what was measured on it, from what is imagined, and from where the second opinion is
+        # sure of a surface; not from a guess between beams.
         returned = returns | (self.returned & (chosen[:, 0] < MEASURED))
         return replace(self, depths_m=depths, returned=returned)
 
@@ -103,11 +112,14 @@ class Seen:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Frames whose tokens share a reference: a rollout, the sweeps that it began with, and that reference's pose."""
+    """Frames whose tokens share a reference: a rollout, the sweeps that it began with, that reference's pose, and what
+    a second opinion foresees after these sweeps.
+    """
 
     rollout: Rollout
     sweeps: tuple[Sweep, ...]
     world_from_reference: FloatArray
+    foreseen: Foreseen | None = None
 
     def fork(self) -> _Stretch:
         return replace(self, rollout=self.rollout.fork())
@@ -204,8 +216,16 @@ class ModelImagination:
         seen: list[Seen] = []
         for stretch in self._stretches:
             part = tokens[len(seen) : len(seen) + len(stretch.rollout.futures)]
-            seen += self._models.look(part, pose, stretch.world_from_reference, rays, self._seed)
+            seen += self._look_at(stretch, stretch.rollout.tokens.shape[1] - 1, part, pose, rays)
         return self._copying(seen, pose, rays, timestamp_ns)
+
+    def _look_at(self, stretch: _Stretch, frame: int, tokens: Tensor, pose: FloatArray, rays: Rays) -> list[Seen]:
+        """What rays see in tokens (S, H, W) of a stretch's frame, counted from its first sweep; without copying."""
+        seen = self._models.look(tokens, pose, stretch.world_from_reference, rays, self._seed)
+        if stretch.foreseen is None:
+            return list(seen)
+        second = Opinion.of(stretch.foreseen, rays, pose, frame - len(stretch.sweeps))
+        return [replace(one, second=second) for one in seen]
 
     def _copying(self, seen: Sequence[Seen], pose: FloatArray, rays: Rays, timestamp_ns: int) -> list[Seen]:
         """What the same rays see in several futures, with what the past measured along them."""
@@ -223,7 +243,8 @@ class ModelImagination:
             config=self._sampler, seed=self._seed, futures=list(futures),
         )  # fmt: skip
         rollout.made = self._made
-        return _Stretch(rollout, sweeps, poses[-1])
+        second = self._models.second_opinion
+        return _Stretch(rollout, sweeps, poses[-1], None if second is None else Foreseen.of(second, sweeps))
 
     def _must_move_reference(self, world_from_lidar: FloatArray) -> bool:
         """Whether the next frame, at this pose, needs another reference than the frames so far: see the class."""
@@ -260,7 +281,7 @@ class ModelImagination:
             pose, tokens = rollout.poses[0, i], rollout.tokens[row, i][None]
             beams = self.pattern.rays()
             timestamp_ns = future_timestamps(stretch.sweeps, i - len(stretch.sweeps) + 1)[-1]
-            alone = self._models.look(tokens, pose, stretch.world_from_reference, beams, self._seed)
+            alone = self._look_at(stretch, i, tokens, pose, beams)
             (seen,) = self._copying(alone, pose, beams, timestamp_ns)
             sweeps.append(seen.generated(self.pattern, pose, timestamp_ns).sweep)
         return tuple(sweeps)

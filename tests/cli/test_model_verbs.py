@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from copilot4d import load_forecaster, open_dataset, presets
+from copilot4d.baselines.occupancy_4d import Occupancy4d, occupancy_4d_preset
 from copilot4d.cli.forecast_files import note_of
 from copilot4d.cli.main import main
 from copilot4d.datasets.folder_writer import write_kitti
@@ -19,11 +20,12 @@ from copilot4d.datasets.point_files import read_points
 from copilot4d.datasets.windows import read_clip, window_at
 from copilot4d.evaluation import ScoreFile
 from copilot4d.geometry import Sweep
-from copilot4d.model_folder import ModelCards, save_model
+from copilot4d.model_folder import ModelCards, save_model, save_second_opinion
 from copilot4d.tokenizer import Tokenizer
 from copilot4d.training.pretrained import ModelCard
 from copilot4d.world_model import WorldModel
 from tests.support.scenes import make_drive
+from tests.test_model_folder import card
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +168,32 @@ def test_a_gate_is_learned_into_the_model_and_can_be_left_out(kitti, model, tmp_
     assert with_gate.options["copy_path"] is True
     assert "copy_path" not in alone.options
     assert with_gate.metrics["chamfer_roi"] < alone.metrics["chamfer_roi"]
+
+
+def test_a_gate_is_learned_with_a_second_opinion_which_goes_along(kitti, model, tmp_path, capsys):
+    heard, opinion = tmp_path / "heard", tmp_path / "opinion"
+    shutil.copytree(model, heard)
+    network = Occupancy4d(occupancy_4d_preset("tiny"))
+    save_second_opinion(opinion, network, card("an occupancy network"))
+    learn = ["train", "copy-gate", "--model", str(heard), "--data", str(kitti), "--settings", "1s", "--steps", "20"]
+    learn += ["--forecasts", "4", "--sampling-steps", "2", "--rays-per-frame", "200", "--device", "cpu"]
+    assert main([*learn, "--second-opinion", str(tmp_path / "nowhere")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+    assert main([*learn, "--second-opinion", str(opinion)]) == 0
+    first = load_forecaster(heard)
+    assert first.copy_gate.config.hears_second_opinion
+    for name, weight in network.state_dict().items():
+        torch.testing.assert_close(first.second_opinion.state_dict()[name], weight)
+    shutil.rmtree(opinion)  # the model has its own copy, and learns with it again unless told otherwise
+    assert main([*learn, "--seed", "1"]) == 0
+    again = load_forecaster(heard)
+    assert again.copy_gate.config.hears_second_opinion
+    assert again.fingerprint != first.fingerprint
+    out = tmp_path / "shared"
+    words = ["--tokenizer", str(heard / "tokenizer"), "--world-model", str(heard / "world_model"), "--out", str(out)]
+    assert main(["export", *words]) == 0
+    assert load_forecaster(out).fingerprint == again.fingerprint
+    assert "voxels of 50 x 50 x 50 cm" in (out / "second_opinion" / "README.md").read_text()
 
 
 def test_a_gate_cannot_be_learned_from_too_little_or_for_a_baseline(kitti, model, capsys):

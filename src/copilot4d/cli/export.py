@@ -12,12 +12,13 @@ from typing import Any, Literal
 
 import torch
 
+from copilot4d.baselines.occupancy_4d import Occupancy4dConfig
 from copilot4d.cli.console import console, next_step
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.config import to_mapping
 from copilot4d.errors import UsageError
 from copilot4d.geometry import VoxelGrid
-from copilot4d.model_folder import ModelCards, copy_gate_in, copy_gate_training, join, run_of, save_model
+from copilot4d.model_folder import ModelCards, copy_gate_training, copy_parts_in, join, run_of, save_model
 from copilot4d.training.checkpoint import Checkpoint
 from copilot4d.training.load_occupancy_4d import KIND as OCCUPANCY_4D
 from copilot4d.training.load_occupancy_4d import load_occupancy_4d_network
@@ -37,7 +38,7 @@ class Options:
     Or the baseline 4D-Occ: copilot4d export --occupancy-4d runs/occupancy --out models/occupancy
 
     The best checkpoints are taken, with averaged weights where there are, and the copy gate that lies in the world
-    model's run. What only training needs stays behind.
+    model's run, with its second opinion. What only training needs stays behind.
     """
 
     out: Path
@@ -89,7 +90,7 @@ def write_model(options: Options, tokenizer_place: Path, world_model_place: Path
     name = _name(options)
     joined = join(tokenizer, world_model, name=name)  # refuses a tokenizer that the world model was not trained with
     home = _home_of_gate(world_model_place)
-    gate = copy_gate_in(home)
+    copying = copy_parts_in(home)
     size, frames = _size(joined.tokenizer.config.grid), joined.world_model.config.frames
     rows, columns = joined.tokenizer.config.tokens
     cards = ModelCards(
@@ -103,11 +104,14 @@ def write_model(options: Options, tokenizer_place: Path, world_model_place: Path
             f"Predicts the tokens of the next sweeps, given {joined.world_model.config.past_frames} past ones and the "
             f"ego's motion; clips of {frames} frames, tokens in the frame '{joined.world_model.config.token_frame}'.",
         ),
-        copy_gate=None if gate is None else gate_card(options, home),
+        copy_gate=None if copying.gate is None else gate_card(options, home),
+        second_opinion=None
+        if copying.second_opinion is None
+        else card(options, "second opinion", None, occupancy_summary(copying.second_opinion.config)),
     )  # fmt: skip
     save_model(
         options.out, joined.tokenizer, joined.world_model, cards=cards, name=name, dtype=DTYPES[options.precision],
-        copy_gate=gate,
+        copying=copying,
     )  # fmt: skip
 
 
@@ -115,15 +119,20 @@ def write_occupancy_4d(options: Options, place: Path) -> None:
     """The baseline, as a pretrained folder."""
     loaded = load_occupancy_4d_network(place)
     config = loaded.model.config
-    cells = " x ".join(f"{100 * size:g}" for size in config.grid.cell_size)
-    summary = (
-        f"The baseline 4D-Occ: {config.past_frames} past sweeps as voxels of {cells} cm ({_size(config.grid)} around "
-        f"the newest) -> occupancy at {config.future_frames} future frames -> depths along any ray."
-    )
+    summary = f"The baseline 4D-Occ. {occupancy_summary(config)}"
     save_pretrained(
         options.out, loaded.model, kind=OCCUPANCY_4D, config=to_mapping(config), dtype=DTYPES[options.precision],
         card=card(options, "4D-Occ", loaded.checkpoint, summary),
     )  # fmt: skip
+
+
+def occupancy_summary(config: Occupancy4dConfig) -> str:
+    """What an occupancy network does, for its card."""
+    cells = " x ".join(f"{100 * size:g}" for size in config.grid.cell_size)
+    return (
+        f"{config.past_frames} past sweeps as voxels of {cells} cm ({_size(config.grid)} around the newest) -> "
+        f"occupancy at {config.future_frames} future frames -> depths along any ray."
+    )
 
 
 def _name(options: Options) -> str:

@@ -12,7 +12,9 @@ from typing import Literal
 
 import numpy as np
 
+from copilot4d.baselines.occupancy_4d import Occupancy4d
 from copilot4d.cli.console import console, next_step, track
+from copilot4d.cli.export import occupancy_summary
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.cli.training_drives import choose_drives
 from copilot4d.copy_learning import forecast_examples, moments
@@ -21,9 +23,19 @@ from copilot4d.copy_path.fitting import Examples, costs_of, fit
 from copilot4d.datasets.windows import Window
 from copilot4d.errors import UsageError
 from copilot4d.forecast import load_forecaster
-from copilot4d.model_folder import COPY_GATE, run_of, save_copy_gate
+from copilot4d.model_folder import (
+    COPY_GATE,
+    SECOND_OPINION,
+    run_of,
+    save_copy_gate,
+    save_second_opinion,
+    second_opinion_in,
+    shipped_folder,
+)
 from copilot4d.model_forecaster import ModelForecaster
 from copilot4d.training.distributed import choose_device
+from copilot4d.training.load_occupancy_4d import KIND as OCCUPANCY_4D
+from copilot4d.training.load_occupancy_4d import load_occupancy_4d_network
 from copilot4d.training.malloc import keep_freed_memory
 from copilot4d.training.pretrained import ModelCard, Score
 
@@ -59,6 +71,9 @@ class Options:
     """Rays of each forecast frame that are learned from."""
     sampling_steps: int = 10
     """Of the forecasts."""
+    second_opinion: str | None = None
+    """An occupancy network that the gate hears beside: a run of train occupancy-4d, its folder, or occupancy_4d for the
+    one that comes with the package. By default the one that the model has, if any."""
     top_k: int | None = None
     """Forecasts draw among so many tokens; 0: among all. By default the model's own."""
     steps: int = 4000
@@ -86,6 +101,9 @@ def run(options: Options) -> int:
         raise UsageError(f"{options.model} is no tokenizer with a world model: it has nothing to copy into")
     if options.top_k is not None:
         forecaster = forecaster.with_sampler(top_k=options.top_k or None)
+    second = second_opinion_of(options)
+    if second is not None:
+        forecaster = forecaster.with_second_opinion(second.to(device))
     began = time.monotonic()
     learned, held_out = collect(options, forecaster)
     gate = fit(learned, steps=options.steps, seed=options.seed)
@@ -97,6 +115,8 @@ def run(options: Options) -> int:
         f"imagined alone, {measured:.3f} by what was measured alone",
         highlight=False,
     )
+    if second is not None and options.second_opinion is not None:
+        save_second_opinion(out.parent / SECOND_OPINION, second.cpu(), second_card(options, second))
     save_copy_gate(out, gate, card(options, gate, sum(map(len, learned)), time.monotonic() - began, by_gate))
     console.print(f"Wrote {out}", markup=False, highlight=False)
     words = [
@@ -105,6 +125,20 @@ def run(options: Options) -> int:
     ]  # fmt: skip
     next_step(shlex.join(map(str, words)))
     return 0
+
+
+def second_opinion_of(options: Options) -> Occupancy4d | None:
+    """The network that --second-opinion names, else the model's own, else none."""
+    if options.second_opinion is None:
+        return second_opinion_in(_home(options.model))
+    shipped = options.second_opinion == OCCUPANCY_4D
+    place = shipped_folder(OCCUPANCY_4D) if shipped else Path(options.second_opinion)
+    if not shipped and not place.is_dir():
+        raise UsageError(
+            f"--second-opinion {place}: there is no such folder; name a run of `copilot4d train occupancy-4d`, a "
+            f"folder of `copilot4d export --occupancy-4d`, or {OCCUPANCY_4D} for the one that comes with the package"
+        )
+    return load_occupancy_4d_network(place).model
 
 
 def collect(options: Options, forecaster: ModelForecaster) -> tuple[list[Examples], list[Examples]]:
@@ -161,6 +195,16 @@ def card(options: Options, gate: CopyGate, rays: int, seconds: float, score: flo
         ],
         command=shlex.join(["copilot4d", *sys.argv[1:]]),
     )
+
+
+def second_card(options: Options, network: Occupancy4d) -> ModelCard:
+    """What is known about the second opinion: where it came from."""
+    origin = f"Copied from {options.second_opinion}, which says how it was trained."
+    return ModelCard(
+        title=f"{options.model.resolve().name}: second opinion",
+        summary=f"{occupancy_summary(network.config)} {origin}",
+        trained_on=["see there"], steps=0, samples=0, training_s=0.0, hardware="see there",
+    )  # fmt: skip
 
 
 def _home(model: Path) -> Path:

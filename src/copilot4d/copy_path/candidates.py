@@ -2,8 +2,8 @@
 
 The past sweeps, gathered and held still, are sharp where nothing moves; the imagined scene knows what moves and what
 was hidden, but only as sharply as tokens say it, and only within its region. And where a ray enters what no beam has
-seen yet, a surface may begin that neither knows. `candidates` lays them side by side, with what tells which of them to
-believe. Depths in metres along unit rays.
+seen yet, a surface may begin that neither knows. A second opinion, where there is one, was taught what to expect there.
+`candidates` lays them side by side, with what tells which of them to believe. Depths in metres along unit rays.
 
     R rays, C candidates, F features, N gathered points, K neighbours in angle
 """
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from copilot4d.baselines.angular import nearest_in_angle
 from copilot4d.baselines.ray_tracing import gather
 from copilot4d.copy_path.range_view import cells_of
+from copilot4d.copy_path.second_opinion import Opinion
 from copilot4d.copy_path.seen_space import SeenSpace
 from copilot4d.geometry import Rays, Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
@@ -31,7 +32,13 @@ FEATURES = (
     "recent_against_unseen", "imagined_against_unseen", "unseen_length_log", "unseen_before_recent_log",
     "unseen_before_imagined_log",
 )  # fmt: skip
-MEASURED = CANDIDATES.index("recent")  # from here on, candidates are what was measured
+# With a second opinion: where it says that a ray stops, the measured point there, and the mean of where it may stop.
+SECOND_CANDIDATES = ("second", "second_snapped", "second_mean")
+SECOND_FEATURES = (
+    "second_log", "second_opacity", "second_against_imagined", "second_against_recent", "second_against_unseen",
+    "second_mean_against_second",
+)  # fmt: skip
+MEASURED = CANDIDATES.index("recent")  # from here on, candidates are not what is imagined
 NEIGHBOURS = 8
 AGE_RAD = np.deg2rad(0.25)  # how much further off a point counts for each sweep that it is older than the newest
 SAME_RAD = 0.02  # how far off a point may lie to be taken for what the ray hits
@@ -100,10 +107,22 @@ class Measured:
     space: SeenSpace  # where the past's beams have been
     in_space: Rays  # the rays in its frame
 
+    def snapped(self, depths_m: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Depths (R,) -> those of measured points near the rays that may be the same surface, and where there are any;
+        elsewhere the depths themselves.
+        """
+        reach = np.maximum(SAME_M, SAME_SHARE * depths_m)[:, None]
+        is_same = (self.angles < SAME_RAD) & (np.abs(self.ranges_m - depths_m[:, None]) < reach)
+        is_near = is_same.any(axis=1)
+        first_same = self.ranges_m[np.arange(len(depths_m)), is_same.argmax(axis=1)]
+        return np.where(is_near, first_same, depths_m), is_near
+
 
 @dataclass(frozen=True)
 class Candidates:
-    """Depths to choose from and what tells them apart: (R, C) in the order of `CANDIDATES`, (R, F) of `FEATURES`."""
+    """Depths to choose from and what tells them apart: (R, C) in the order of `CANDIDATES`, (R, F) of `FEATURES`, both
+    followed by those of the second opinion where there is one.
+    """
 
     depths_m: NDArray[np.float32]
     features: NDArray[np.float32]
@@ -118,37 +137,43 @@ class Candidates:
 
 
 def candidates(
-    measured: Measured, rays: Rays, imagined_m: FloatArray, opacity: FloatArray, exit_m: FloatArray
-) -> Candidates:
+    measured: Measured, rays: Rays, imagined_m: FloatArray, opacity: FloatArray, exit_m: FloatArray,
+    second: Opinion | None = None,
+) -> Candidates:  # fmt: skip
     """What R rays may be answered. All (R,): depth and opacity of the scene, and where a ray leaves its region."""
     ranges, angles = measured.ranges_m, measured.angles
-    is_on_ray = angles < SAME_RAD
-    is_same = is_on_ray & (np.abs(ranges - imagined_m[:, None]) < np.maximum(SAME_M, SAME_SHARE * imagined_m)[:, None])
-    is_near = is_same.any(axis=1)
-    first_same = ranges[np.arange(len(ranges)), is_same.argmax(axis=1)]
-    snapped = np.where(is_near, first_same, imagined_m)
+    snapped, is_near = measured.snapped(imagined_m)
     nearest, recent = ranges[:, 0], measured.recent_m
-    farthest = np.maximum(np.where(is_on_ray, ranges, 0).max(axis=1), nearest)
+    farthest = np.maximum(np.where(angles < SAME_RAD, ranges, 0).max(axis=1), nearest)
     unseen = measured.space.along(measured.in_space, np.column_stack([recent, imagined_m]))
     edge = np.where(unseen.lengths_m > 0, unseen.starts_m + BEHIND_M, imagined_m)
-    depths = np.column_stack([imagined_m, snapped, edge, recent, nearest, farthest])
-    features = np.column_stack(
-        [
-            _log(imagined_m), opacity, opacity < FAINT, _log(recent), _log(nearest), _log(farthest),
-            np.log(measured.recent_angle + 1e-4), np.log(angles[:, 0] + 1e-4), np.log(angles[:, -1] + 1e-4),
-            measured.recent_age, _log(exit_m), recent > exit_m,
-            np.full(len(rays), min(measured.ahead_s, MOST_AHEAD_S)), rays.directions[:, 2],
-            _signed_log(recent - imagined_m), _signed_log(farthest - imagined_m),
-            np.log(ranges.std(axis=1) + 0.02), is_near, measured.recent_height_m, _log(unseen.starts_m),
-            _signed_log(recent - unseen.starts_m), _signed_log(imagined_m - unseen.starts_m),
-            np.log(unseen.lengths_m + 0.1), *np.log(unseen.before_m + 0.1).T,
-        ]
-    )  # fmt: skip
+    depths = [imagined_m, snapped, edge, recent, nearest, farthest]
+    features = [
+        _log(imagined_m), opacity, opacity < FAINT, _log(recent), _log(nearest), _log(farthest),
+        np.log(measured.recent_angle + 1e-4), np.log(angles[:, 0] + 1e-4), np.log(angles[:, -1] + 1e-4),
+        measured.recent_age, _log(exit_m), recent > exit_m,
+        np.full(len(rays), min(measured.ahead_s, MOST_AHEAD_S)), rays.directions[:, 2],
+        _signed_log(recent - imagined_m), _signed_log(farthest - imagined_m),
+        np.log(ranges.std(axis=1) + 0.02), is_near, measured.recent_height_m, _log(unseen.starts_m),
+        _signed_log(recent - unseen.starts_m), _signed_log(imagined_m - unseen.starts_m),
+        np.log(unseen.lengths_m + 0.1), *np.log(unseen.before_m + 0.1).T,
+    ]  # fmt: skip
     is_hit, is_recent_hit = angles[:, 0] < RETURN_RAD, measured.recent_angle < SAME_RAD
     imagined_only = np.zeros_like(is_hit)  # the scene knows
     # A beam into what nobody has seen comes back if something was measured on it: from there, if from nothing nearer.
-    returns = np.column_stack([imagined_only, is_near & is_hit, is_hit, is_recent_hit & is_hit, is_hit, is_hit])
-    return Candidates(depths.astype(np.float32), features.astype(np.float32), returns, cells_of(rays.directions))
+    returns = [imagined_only, is_near & is_hit, is_hit, is_recent_hit & is_hit, is_hit, is_hit]
+    if second is not None:
+        stop, mean = second.depths_m, second.means_m
+        at_point, _ = measured.snapped(stop)
+        is_stopped = second.opacity >= FAINT
+        depths += [stop, at_point, mean]
+        features += [
+            _log(stop), second.opacity, _signed_log(stop - imagined_m), _signed_log(stop - recent),
+            _signed_log(stop - unseen.starts_m), _signed_log(mean - stop),
+        ]  # fmt: skip
+        returns += [is_stopped] * len(SECOND_CANDIDATES)
+    columns = (np.column_stack(depths).astype(np.float32), np.column_stack(features).astype(np.float32))
+    return Candidates(*columns, np.column_stack(returns), cells_of(rays.directions))
 
 
 def _log(depths_m: FloatArray) -> FloatArray:

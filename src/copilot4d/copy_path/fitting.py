@@ -19,7 +19,7 @@ from pykdtree.kdtree import KDTree
 from torch import Tensor
 
 from copilot4d.copy_path.candidates import Candidates
-from copilot4d.copy_path.gate import CopyGate, CopyGateConfig
+from copilot4d.copy_path.gate import WITH_SECOND, CopyGate, CopyGateConfig
 from copilot4d.copy_path.range_view import CELLS, RangeView
 from copilot4d.errors import UsageError
 from copilot4d.geometry import Rays
@@ -105,7 +105,7 @@ def fit(
     rng = np.random.default_rng(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        gate = CopyGate(config or CopyGateConfig(view_channels=VIEW_CHANNELS))
+        gate = CopyGate(config or _config_for(frames[0]))
     optimizer = torch.optim.AdamW(gate.parameters(), lr=LEARNING_RATE, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.03, total_iters=steps)
     for step in range(steps):
@@ -122,6 +122,13 @@ def fit(
         schedule.step()
     gate.absorb_scale(mean, deviation)
     return gate.eval()
+
+
+def _config_for(frame: Examples) -> CopyGateConfig:
+    """Of a gate for rays with as many candidates: those who gave a second opinion want it heard."""
+    has_second = frame.costs.shape[1] == len(WITH_SECOND[1])
+    make = CopyGateConfig.with_second_opinion if has_second else CopyGateConfig
+    return make(view_channels=VIEW_CHANNELS)
 
 
 def _scale(frames: Sequence[Examples]) -> tuple[Tensor, Tensor]:

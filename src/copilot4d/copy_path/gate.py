@@ -6,6 +6,7 @@ R rays, F features, C candidates, B frames, E elevations, A azimuths, V channels
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,9 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from copilot4d.copy_path.candidates import CANDIDATES, FEATURES, Candidates
+from copilot4d.copy_path.candidates import CANDIDATES, FEATURES, SECOND_CANDIDATES, SECOND_FEATURES, Candidates
 from copilot4d.copy_path.range_view import RangeView
 from copilot4d.errors import UsageError
+
+ALONE = (FEATURES, CANDIDATES)
+WITH_SECOND = (FEATURES + SECOND_FEATURES, CANDIDATES + SECOND_CANDIDATES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +42,22 @@ class CopyGateConfig:
                 "a copy gate's view needs 0 channels or more, and dilations of 1 or more; got "
                 f"{self.view_channels} and {self.view_dilations}"
             )
-        if self.features != FEATURES or self.candidates != CANDIDATES:
+        if (self.features, self.candidates) not in (ALONE, WITH_SECOND):
             raise UsageError(
                 "this copy gate reads other features or chooses among other candidates than this version of copilot4d "
                 "makes; train it again (copilot4d train copy-gate)"
             )
+
+    @classmethod
+    def with_second_opinion(cls, **settings: Any) -> CopyGateConfig:
+        """Of a gate that hears one."""
+        features, candidates = WITH_SECOND
+        return cls(features=features, candidates=candidates, **settings)
+
+    @property
+    def hears_second_opinion(self) -> bool:
+        """Whether the gate needs an `Opinion` on every ray."""
+        return (self.features, self.candidates) == WITH_SECOND
 
 
 class CopyGate(nn.Module):
@@ -52,10 +67,11 @@ class CopyGate(nn.Module):
         super().__init__()
         self.config = config or CopyGateConfig()
         channels, (first, second) = self.config.view_channels, self.config.widths
-        self.around = ViewNetwork(channels, self.config.view_dilations) if channels else None
+        features = len(self.config.features)
+        self.around = ViewNetwork(features, channels, self.config.view_dilations) if channels else None
         self.layers = nn.Sequential(
-            nn.Linear(len(FEATURES) + channels, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU(),
-            nn.Linear(second, len(CANDIDATES)),
+            nn.Linear(features + channels, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU(),
+            nn.Linear(second, len(self.config.candidates)),
         )  # fmt: skip
 
     def forward(self, features: Tensor, views: Tensor, places: Tensor) -> Tensor:
@@ -80,7 +96,7 @@ class CopyGate(nn.Module):
         """After training on (features - mean) / deviation: read plain features from now on."""
         layer = self.layers[0]
         assert isinstance(layer, nn.Linear)
-        weight = layer.weight[:, : len(FEATURES)]
+        weight = layer.weight[:, : len(self.config.features)]
         weight.div_(deviation)
         layer.bias.sub_(weight @ mean)
         if self.around is not None:
@@ -90,9 +106,9 @@ class CopyGate(nn.Module):
 class ViewNetwork(nn.Module):
     """A range view (B, F + 1, E, A) -> what is around each of its cells (B, V, E, A). Azimuths go round."""
 
-    def __init__(self, channels: int, dilations: tuple[int, ...]) -> None:
+    def __init__(self, features: int, channels: int, dilations: tuple[int, ...]) -> None:
         super().__init__()
-        self.enter = nn.Conv2d(len(FEATURES) + 1, channels, 1)
+        self.enter = nn.Conv2d(features + 1, channels, 1)
         self.layers = nn.ModuleList(nn.Conv2d(channels, channels, 3, dilation=dilation) for dilation in dilations)
         self.dilations = dilations
 

@@ -11,15 +11,13 @@ from torch import Tensor
 
 from copilot4d.baselines.deterministic import same_futures
 from copilot4d.baselines.occupancy_4d.config import DepthKind
+from copilot4d.baselines.occupancy_4d.foreseen import Foreseen, RaysSeen
 from copilot4d.baselines.occupancy_4d.model import Occupancy4d
-from copilot4d.baselines.occupancy_4d.past import past_voxels
 from copilot4d.errors import ForecastError
 from copilot4d.forecaster import Forecast, check_forecast_input, future_timestamps
-from copilot4d.geometry import Rays, Sweep, se3
+from copilot4d.geometry import Rays, Sweep
 from copilot4d.geometry.beam_pattern import estimate_beam_pattern
 from copilot4d.geometry.se3 import FloatArray
-from copilot4d.rendering import SOME_OPACITY, RayBatch, answered_depths
-from copilot4d.rendering.voxel_depth import VoxelDepths
 
 
 class Occupancy4dForecaster:
@@ -77,31 +75,21 @@ class Occupancy4dForecaster:
         self, past: Sequence[Sweep], world_from_future: FloatArray, rays: Sequence[Rays]
     ) -> list[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
         """Per future frame (R,) depths along its rays, and whether each ray has a return."""
-        model, config = self.model, self.model.config
-        world_from_reference = np.asarray(past[-1].world_from_lidar, dtype=np.float64)
-        logits = model(past_voxels(past, config).to(model.device))
+        config = self.model.config
+        foreseen = Foreseen.of(self.model, past)
         answers = []
         for step, (pose, its_rays) in enumerate(zip(world_from_future, rays, strict=True)):
-            seen_from = its_rays.transformed(se3.relative_motion(world_from_reference, pose))
-            batch = RayBatch.of([seen_from], model.device)
-            seen = model.render(logits, batch, torch.full_like(batch.scenes, step))
-            entry, leave = batch.span(config.grid)
-            exit_m = torch.where(leave > entry, leave, 0.0)  # a ray that misses the region starts outside it
-            depth = _depth_of(seen, exit_m, config.depth)
-            inside = depth <= exit_m
-            returned = inside & (seen.opacity >= config.min_opacity)
-            depth = answered_depths(depth, inside & (seen.opacity >= SOME_OPACITY), exit_m)
-            answers.append((depth.cpu().numpy(), returned.cpu().numpy()))
+            found = foreseen.along(its_rays, pose, step)
+            depth = _depth_of(found, config.depth)
+            returned = (depth <= found.exit_m) & (found.seen.opacity >= config.min_opacity)
+            answers.append((found.answered(depth).cpu().numpy(), returned.cpu().numpy()))
         return answers
 
 
-def _depth_of(seen: VoxelDepths, exit_m: Tensor, kind: DepthKind) -> Tensor:
+def _depth_of(found: RaysSeen, kind: DepthKind) -> Tensor:
     if kind == "median":
-        return seen.median_m
-    if kind == "expected":
-        return seen.expected_m
-    stopped = seen.opacity.clamp(min=SOME_OPACITY)
-    return (seen.expected_m - (1 - seen.opacity) * exit_m) / stopped
+        return found.seen.median_m
+    return found.seen.expected_m if kind == "expected" else found.mean_m
 
 
 def _sweep_on(rays: Rays, depths_m: FloatArray, world_from_lidar: FloatArray, timestamp_ns: int) -> Sweep:
