@@ -133,8 +133,8 @@ class Budget:
         steps=150, core_minutes=10, changes=MOSTLY_FUTURE,
         options=("--learning-rate", "5e-4", "--evaluate-every", "50"),
     )  # fmt: skip
-    gate_train: str = "street-v1/train:240"
-    gate_drives: tuple[str, ...] = tuple(f"train_{number:06d}" for number in range(120, 240))  # new to the world model
+    gate_train: str = "street-v1/train:270"
+    gate_drives: tuple[str, ...] = tuple(f"train_{number:06d}" for number in range(150, 270))  # new to all networks
     gate_forecasts: tuple[int, ...] = (100, 300)  # of each setting
     kitti_gate_forecasts: tuple[int, ...] = (40, 40)
     gate_options: tuple[str, ...] = ("--sampling-steps", "5", "--top-k", "1", "--steps", "4000")

@@ -29,10 +29,15 @@ AS_SENSOR = 0.5  # share of frames whose rays are looked with among all beams of
 
 
 def moments(drives: Mapping[str, Drive], setting: str, count: int) -> list[Window]:
-    """`count` complete windows of a setting, evenly spread over the drives."""
+    """`count` windows of a setting with a whole future, evenly spread over the drives.
+
+    At the start of a drive their past is short, down to a single sweep, as it is in scoring and where a log begins.
+    """
     if count < 1:
         raise UsageError(f"at least 1 forecast per setting is needed to learn from, got {count}")
-    windows = [window for window in protocol_windows(drives, setting) if window.complete]
+    found = protocol_windows(drives, setting)
+    whole = max((len(window.future) for window in found if window.complete), default=0)
+    windows = [window for window in found if whole and len(window.future) == whole]
     if not windows:
         shown = [explain_missing(drive, setting) for _, drive in zip(range(8), drives.values(), strict=False)]
         raise ProtocolError(f"no drive has a complete window of the {setting} setting: " + "; ".join(shown))

@@ -73,10 +73,10 @@ def _load_shared(folder: Path, device: str) -> Forecaster:
 
 
 def _load_shipped_baseline(name: str, device: str) -> Forecaster:
-    from copilot4d.model_folder import shipped_folder
+    from copilot4d.model_folder import SHIPPED_OCCUPANCY_4D, shipped_folder
     from copilot4d.training.load_occupancy_4d import load_occupancy_4d
 
-    folder = shipped_folder("occupancy_4d")
+    folder = shipped_folder(SHIPPED_OCCUPANCY_4D)
     return load_occupancy_4d(folder, depth="median" if name.endswith("_median") else None).to(device)
 
 

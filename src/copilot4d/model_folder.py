@@ -40,6 +40,7 @@ COPY_GATE = "copy_gate"  # in a model folder, and in the run of a world model
 SECOND_OPINION = "second_opinion"  # beside a copy gate that hears one
 TOKENIZER_NOTE = "tokenizer.json"  # in the run of a world model
 SHIPPED = "weights"  # the package's folder of shipped models
+SHIPPED_OCCUPANCY_4D = f"mini/{SECOND_OPINION}"  # in it; the baseline 4D-Occ is what `mini` hears
 M = TypeVar("M", bound=nn.Module)
 
 

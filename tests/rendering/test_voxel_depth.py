@@ -10,7 +10,7 @@ import torch
 from copilot4d.errors import UsageError
 from copilot4d.geometry import VoxelGrid
 from copilot4d.rendering import RayBatch
-from copilot4d.rendering.voxel_depth import sorted_stop_surprise, sorted_voxel_depths, stop_surprise, voxel_depths
+from copilot4d.rendering.voxel_depth import sorted_voxel_depths, voxel_depths
 
 EMPTY, SOLID = -60.0, 1e4  # logits: density 0, and 1e4 per cell
 GRID = VoxelGrid(minimum=(-2.0, -3.0, -1.0), cell_size=(0.5, 0.5, 0.25), shape=(8, 12, 8))
@@ -167,43 +167,3 @@ def test_logits_of_another_grid_and_missing_steps_are_refused():
         voxel_depths(torch.zeros(1, 4, 6, 2, 2, 1, 9), rays, first(rays), GRID)
     with pytest.raises(UsageError, match="step of time"):
         voxel_depths(logits_of(), rays, torch.zeros(2, dtype=torch.int64), GRID)
-
-
-SURPRISES = pytest.mark.parametrize("surprise_of", [stop_surprise, sorted_stop_surprise])
-
-
-@SURPRISES
-def test_the_surprise_of_a_stop_is_minus_the_log_of_its_density_computed_by_hand(surprise_of):
-    logits = logits_of(logit_for(0.1))  # fog of 0.2 per metre
-    put(logits, 0, 0, (6, 7, 5), logit_for(2.0))  # x in [1, 1.5): 4 per metre
-    rays = rays_of(*[(-1.5, 0.7, 0.3, 1, 0, 0)] * 4, (-4.0, 0.7, 0.3, 1, 0, 0), (0.0, 0.0, 5.0, 0, 0, 1))
-    depths = torch.tensor([2.0, 2.7, 2.7, 3.5, 5.2, 1.0])
-    stopped = torch.tensor([True, True, False, False, True, True])
-    found = surprise_of(logits, rays, first(rays), depths, stopped, GRID)
-    by_hand = [
-        0.2 * 2.0 - math.log(0.2),  # stops in the fog, 2 m ahead
-        0.2 * 2.5 + 4 * 0.2 - math.log(4),  # 20 cm into the dense voxel
-        0.2 * 2.5 + 4 * 0.2,  # gets as far, and no more is known
-        0.2 * 3.0 + 4 * 0.5,  # leaves the grid
-        0.2 * 3.0 + 4 * 0.2 - math.log(4),  # starts 2 m before the grid
-        0.0,  # never meets it
-    ]
-    torch.testing.assert_close(found, torch.tensor(by_hand), atol=1e-4, rtol=1e-4)
-
-
-def test_both_ways_to_the_surprise_have_the_same_gradient():
-    generator = torch.Generator().manual_seed(3)
-    logits = torch.randn(logits_of(scenes=2, steps=3).shape, generator=generator)
-    rays = random_rays(200)
-    entry, leave = rays.span(GRID)
-    depths = entry + torch.rand(200, generator=generator) * (leave - entry).clamp(min=0)
-    steps, stopped = torch.randint(0, 3, (200,), generator=generator), torch.rand(200, generator=generator) < 0.7
-    values, slopes = [], []
-    for surprise_of in (stop_surprise, sorted_stop_surprise):
-        leaf = logits.clone().requires_grad_()
-        found = surprise_of(leaf, rays, steps, depths, stopped, GRID)
-        (found * torch.linspace(0.5, 1.5, 200)).sum().backward()
-        values.append(found.detach())
-        slopes.append(leaf.grad)
-    torch.testing.assert_close(*values, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(*slopes, atol=1e-4, rtol=1e-3)

@@ -26,6 +26,7 @@ from copilot4d.forecast import load_forecaster
 from copilot4d.model_folder import (
     COPY_GATE,
     SECOND_OPINION,
+    SHIPPED_OCCUPANCY_4D,
     run_of,
     save_copy_gate,
     save_second_opinion,
@@ -132,7 +133,7 @@ def second_opinion_of(options: Options) -> Occupancy4d | None:
     if options.second_opinion is None:
         return second_opinion_in(_home(options.model))
     shipped = options.second_opinion == OCCUPANCY_4D
-    place = shipped_folder(OCCUPANCY_4D) if shipped else Path(options.second_opinion)
+    place = shipped_folder(SHIPPED_OCCUPANCY_4D) if shipped else Path(options.second_opinion)
     if not shipped and not place.is_dir():
         raise UsageError(
             f"--second-opinion {place}: there is no such folder; name a run of `copilot4d train occupancy-4d`, a "

@@ -15,7 +15,7 @@ from copilot4d.errors import UsageError
 from copilot4d.geometry import Drive
 from copilot4d.training import Recipe, train
 from copilot4d.training.augmentation import AugmentationConfig
-from copilot4d.training.occupancy_task import DepthLoss, OccupancyTask, OccupancyTraining, Setting
+from copilot4d.training.occupancy_task import OccupancyTask, OccupancyTraining, Setting
 
 RECIPES = {
     "paper": Recipe(batch=16, learning_rate=5e-4, warmup_steps=1000, cosine_steps=100_000, clip_norm=1.0),
@@ -51,8 +51,6 @@ class Options(RunOptions):
     """The protocol's settings whose frame rates are learned."""
     rays_per_frame: int | None = None
     """Rays of each future frame that are supervised at each visit of a clip."""
-    loss: DepthLoss = "expected"
-    """|expected depth - true depth|, as published; or likelihood: of rays stopping where they did."""
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     """Mirrors and turns."""
 
@@ -63,7 +61,6 @@ def run(options: Options) -> int:
         model=with_changes(occupancy_4d_preset(options.preset), options.config),
         settings=options.settings,
         rays_per_frame=options.rays_per_frame or RAYS_PER_FRAME[options.preset],
-        loss=options.loss,
         augmentation=options.augmentation,
     )
     drives, held_out = drives_of(options)

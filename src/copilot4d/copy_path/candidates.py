@@ -30,7 +30,7 @@ FEATURES = (
     "nearest_angle_log", "outer_angle_log", "recent_age", "exit_log", "is_beyond", "ahead_s", "slope",
     "recent_against_imagined", "farthest_against_imagined", "spread_log", "is_near", "recent_height", "unseen_log",
     "recent_against_unseen", "imagined_against_unseen", "unseen_length_log", "unseen_before_recent_log",
-    "unseen_before_imagined_log",
+    "unseen_before_imagined_log", "past_sweeps",
 )  # fmt: skip
 # With a second opinion: where it says that a ray stops, the measured point there, and the mean of where it may stop.
 SECOND_CANDIDATES = ("second", "second_snapped", "second_mean")
@@ -51,8 +51,8 @@ MOST_AHEAD_S = 3.0  # the gate was trained up to here; later frames are as uncer
 
 @dataclass(frozen=True)
 class MeasuredPast:
-    """The past sweeps gathered: points (N, 3) in the newest one's lidar frame, how many sweeps old each is (N,), and
-    where their beams have been.
+    """The past sweeps gathered: points (N, 3) in the newest one's lidar frame, how many sweeps old each is (N,), where
+    their beams have been, and how many there are.
     """
 
     points: NDArray[np.float32]
@@ -60,6 +60,7 @@ class MeasuredPast:
     space: SeenSpace
     world_from_reference: FloatArray
     timestamp_ns: int
+    sweeps: int
 
     @classmethod
     def of(cls, past: Sequence[Sweep]) -> MeasuredPast:
@@ -67,7 +68,7 @@ class MeasuredPast:
         newest = past[-1]
         points = gather(past, newest.world_from_lidar).astype(np.float32)
         ages = np.repeat(np.arange(len(past), dtype=np.float32)[::-1], [len(sweep) for sweep in past])
-        return cls(points, ages, SeenSpace.of(past), newest.world_from_lidar, newest.timestamp_ns)
+        return cls(points, ages, SeenSpace.of(past), newest.world_from_lidar, newest.timestamp_ns, len(past))
 
     def along(self, rays: Rays, world_from_lidar: FloatArray, timestamp_ns: int) -> Measured:
         """What was measured near the rays of a sensor at this pose and time."""
@@ -88,6 +89,7 @@ class MeasuredPast:
             recent_age=ages[rows, recent],
             recent_height_m=points[found.indices[rows, recent], 2],
             ahead_s=(timestamp_ns - self.timestamp_ns) / 1e9,
+            past_sweeps=self.sweeps,
             space=self.space,
             in_space=rays.transformed(se3.relative_motion(self.world_from_reference, world_from_lidar)),
         )
@@ -104,6 +106,7 @@ class Measured:
     recent_age: NDArray[np.float32]  # (R,) in sweeps
     recent_height_m: NDArray[np.float32]  # (R,) above the sensor
     ahead_s: float  # how long after the newest past sweep the rays are sent
+    past_sweeps: int  # that all this was measured with
     space: SeenSpace  # where the past's beams have been
     in_space: Rays  # the rays in its frame
 
@@ -157,6 +160,7 @@ def candidates(
         np.log(ranges.std(axis=1) + 0.02), is_near, measured.recent_height_m, _log(unseen.starts_m),
         _signed_log(recent - unseen.starts_m), _signed_log(imagined_m - unseen.starts_m),
         np.log(unseen.lengths_m + 0.1), *np.log(unseen.before_m + 0.1).T,
+        np.full(len(rays), measured.past_sweeps),
     ]  # fmt: skip
     is_hit, is_recent_hit = angles[:, 0] < RETURN_RAD, measured.recent_angle < SAME_RAD
     imagined_only = np.zeros_like(is_hit)  # the scene knows

@@ -2,8 +2,7 @@
 
 A ray that reaches a voxel with probability T_i and crosses it over L_i metres at optical depth tau_i = density_i L_i is
 stopped there with probability 1 - e^-tau_i, and goes on average T_i L_i (1 - e^-tau_i) / tau_i inside it. Its expected
-depth is the sum of these from where it enters the grid; a ray that nothing stops ends where it leaves. `stop_surprise`
-asks the other way round: how unlikely it was that a ray stopped where it did.
+depth is the sum of these from where it enters the grid; a ray that nothing stops ends where it leaves.
 
 Axes: B scenes, T steps of time, X/Y/Z voxels, f voxel columns a side of one map cell, R rays.
 """
@@ -20,14 +19,7 @@ from torch.nn import functional
 from copilot4d.errors import UsageError
 from copilot4d.geometry import VoxelGrid
 from copilot4d.rendering.ray_batch import RayBatch
-from copilot4d.rendering.voxel_walk import (
-    NOTHING,
-    Crossings,
-    composite_crossings,
-    cross_voxels,
-    scatter_slopes,
-    surprise_of_crossings,
-)
+from copilot4d.rendering.voxel_walk import NOTHING, composite_crossings, cross_voxels, scatter_slopes
 
 CROSSINGS_AT_ONCE = 1 << 22
 RAYS_AT_ONCE = 1 << 16
@@ -70,45 +62,8 @@ def sorted_voxel_depths(logits: Tensor, rays: RayBatch, steps: Tensor, grid: Vox
     return VoxelDepths(*(torch.cat(values) for values in zip(*parts, strict=True)))
 
 
-def stop_surprise(
-    logits: Tensor, rays: RayBatch, steps: Tensor, depths_m: Tensor, stopped: Tensor, grid: VoxelGrid
-) -> Tensor:
-    """(R,) -log of the density, per metre, of a ray stopping at its depth; of getting that far, where it did not stop.
-
-    With T(d) what reaches depth d and s(d) the density there: -log(T(d) s(d)), or -log T(d). The logits and steps are
-    those of `voxel_depths`; stopped: (R,) bool. A ray that meets no voxel before its depth has no surprise.
-    """
-    if logits.device.type == "cpu" and logits.dtype == torch.float32:
-        surprise: Tensor = _Surprise.apply(logits, rays, steps, depths_m, stopped, grid)  # type: ignore[no-untyped-call]
-        return surprise
-    return sorted_stop_surprise(logits, rays, steps, depths_m, stopped, grid)
-
-
-def sorted_stop_surprise(
-    logits: Tensor, rays: RayBatch, steps: Tensor, depths_m: Tensor, stopped: Tensor, grid: VoxelGrid
-) -> Tensor:
-    """The same in plain PyTorch on any device."""
+def _sorted_part(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> VoxelDepths:
     entry, leave = rays.span(grid)
-    leave = torch.minimum(leave, depths_m)
-    parts = []
-    per_chunk = max(1, CROSSINGS_AT_ONCE // (sum(grid.shape) + 5))
-    for i in range(0, max(1, len(rays)), per_chunk):
-        part = slice(i, i + per_chunk)
-        _, length, density = _sorted_crossings(logits, rays[part], steps[part], grid, entry[part], leave[part])
-        is_crossed = length > 0
-        last = (is_crossed * torch.arange(1, length.shape[1] + 1, device=length.device)).argmax(dim=1, keepdim=True)
-        stops = stopped[part] & is_crossed.any(dim=1)
-        at_stop = density.gather(1, last)[:, 0].clamp(min=1e-30)
-        parts.append((density * length).sum(dim=1) - torch.where(stops, at_stop.log(), 0.0))
-    return torch.cat(parts)
-
-
-def _sorted_crossings(
-    logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid, entry: Tensor, leave: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Where each ray enters the voxels on its way from `entry` to `leave`, how long it is in each, and their density
-    per metre: (R, P) each, near to far, some of no length.
-    """
     leave = torch.maximum(entry, leave)
     crossings = [entry[:, None], leave[:, None]]
     for axis in range(3):
@@ -126,12 +81,7 @@ def _sorted_crossings(
     x, y, z = index
     fold, scene, step = logits.shape[3], rays.scenes[:, None], steps[:, None]
     found = logits[scene, x // fold, y // fold, x % fold, y % fold, step, z]
-    return start, length, functional.softplus(found) / grid.cell_size[0]
-
-
-def _sorted_part(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> VoxelDepths:
-    entry, leave = rays.span(grid)
-    start, length, density = _sorted_crossings(logits, rays, steps, grid, entry, leave)
+    density = functional.softplus(found) / grid.cell_size[0]
     tau = density * length
     after = tau.cumsum(dim=1)
     before = after - tau
@@ -156,7 +106,10 @@ class _Walk(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> tuple[Tensor, ...]:
         entry, leave = rays.span(grid)
-        crossings = _crossings(logits, rays, steps, grid, entry, leave)
+        crossings = cross_voxels(
+            rays.origins.numpy(), rays.directions.numpy(), rays.scenes.numpy(), steps.numpy(), entry.numpy(),
+            leave.numpy(), np.array(grid.minimum), np.array(grid.cell_size), np.array(logits.shape),
+        )  # fmt: skip
         slopes = np.empty(len(crossings.voxels) if ctx.needs_input_grad[0] else 0, dtype=np.float32)
         expected, median, opacity = (torch.empty(len(rays)) for _ in range(3))
         composite_crossings(
@@ -169,42 +122,7 @@ class _Walk(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *incoming: Tensor) -> tuple[Tensor, None, None, None]:
-        return _scattered(ctx, incoming[0]), None, None, None
-
-
-class _Surprise(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, rays: RayBatch, steps: Tensor, depths_m: Tensor, stopped: Tensor, grid: VoxelGrid
-    ) -> Tensor:
-        entry, leave = rays.span(grid)
-        crossings = _crossings(logits, rays, steps, grid, entry, torch.minimum(leave, depths_m))
-        slopes = np.empty(len(crossings.voxels), dtype=np.float32)
-        surprise = torch.empty(len(rays))
-        surprise_of_crossings(
-            logits.detach().contiguous().view(-1).numpy(), crossings.firsts, crossings.voxels, crossings.lengths_m,
-            stopped.numpy(), grid.cell_size[0], surprise.numpy(), slopes,
-        )  # fmt: skip
-        ctx.crossings, ctx.slopes, ctx.shape = crossings, slopes, logits.shape
-        return surprise
-
-    @staticmethod
-    def backward(ctx: Any, *incoming: Tensor) -> tuple[Tensor, None, None, None, None, None]:
-        return _scattered(ctx, incoming[0]), None, None, None, None, None
-
-
-def _crossings(
-    logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid, entry: Tensor, leave: Tensor
-) -> Crossings:
-    return cross_voxels(
-        rays.origins.numpy(), rays.directions.numpy(), rays.scenes.numpy(), steps.numpy(), entry.numpy(),
-        leave.numpy(), np.array(grid.minimum), np.array(grid.cell_size), np.array(logits.shape),
-    )  # fmt: skip
-
-
-def _scattered(ctx: Any, incoming: Tensor) -> Tensor:
-    """The gradient of all logits, from that of each ray and the slopes of its crossings."""
-    gradient = torch.zeros(ctx.shape)
-    firsts, voxels, _ = ctx.crossings
-    scatter_slopes(firsts, voxels, ctx.slopes, incoming.contiguous().numpy(), gradient.view(-1).numpy())
-    return gradient
+        gradient = torch.zeros(ctx.shape)
+        firsts, voxels, _ = ctx.crossings
+        scatter_slopes(firsts, voxels, ctx.slopes, incoming[0].contiguous().numpy(), gradient.view(-1).numpy())
+        return gradient, None, None, None

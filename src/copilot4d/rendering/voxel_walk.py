@@ -144,32 +144,6 @@ def composite_crossings(
 
 
 @compiled
-def surprise_of_crossings(
-    logits: Any, firsts: Any, voxels: Any, lengths_m: Any, stopped: Any, unit_m: float, surprise: Any, slopes: Any
-) -> None:
-    """Write (R,) -log of the density with which rays go just as far as these crossings, and stop there where `stopped`.
-
-    slopes: (S,) gets d surprise / d logit of each crossing. A voxel that is passed over L metres adds density x L, the
-    one that stops the ray -log density besides.
-    """
-    for r in range(len(stopped)):
-        first, last = firsts[r], firsts[r + 1]
-        total = 0.0
-        for i in range(first, last):
-            logit, length = float(logits[voxels[i]]), float(lengths_m[i]) / unit_m
-            rise = np.exp(-abs(logit))
-            softplus = np.log1p(rise) + max(logit, 0.0)
-            sigmoid = 1.0 / (1.0 + rise) if logit > 0 else rise / (1.0 + rise)
-            total += softplus * length
-            slopes[i] = sigmoid * length
-            if i == last - 1 and stopped[r]:
-                least = max(softplus, 1e-30)
-                total -= np.log(least / unit_m)
-                slopes[i] -= sigmoid / least
-        surprise[r] = total
-
-
-@compiled
 def scatter_slopes(firsts: Any, voxels: Any, slopes: Any, incoming: Any, out: Any) -> None:
     """out[voxel] += incoming of its ray times the slope of the crossing."""
     for r in range(len(incoming)):

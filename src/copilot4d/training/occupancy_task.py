@@ -1,4 +1,4 @@
-"""Training 4D-Occ: clips of any drives at the protocol's rates, some rays of each future frame, a loss on each ray."""
+"""Training 4D-Occ: clips of any drives at the protocol's rates, some rays of each future frame, L1 of their depths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from copilot4d.training.occupancy_scores import forecast_picture, score_forecast
 from copilot4d.training.task import TrainingTask
 
 Setting = Literal["1s", "3s"]
-DepthLoss = Literal["expected", "likelihood"]
 MIN_RANGE_M = 0.01
 
 
@@ -37,8 +36,6 @@ class OccupancyTraining:
     model: Occupancy4dConfig = field(default_factory=Occupancy4dConfig)
     settings: tuple[Setting, ...] = ("1s", "3s")  # whose frame rates it learns
     rays_per_frame: int = 1024  # supervised at each visit, of each future frame
-    # |expected depth - true depth|, as published; or how unlikely it was that rays stopped where they did.
-    loss: DepthLoss = "expected"
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
 
     def __post_init__(self) -> None:
@@ -46,8 +43,6 @@ class OccupancyTraining:
             raise UsageError(f"--rays-per-frame must be at least 1, got {self.rays_per_frame}")
         if not self.settings or not set(self.settings) <= set(get_args(Setting)):
             raise UsageError(f"--settings are one or both of {', '.join(get_args(Setting))}, got {self.settings}")
-        if self.loss not in get_args(DepthLoss):
-            raise UsageError(f"--loss is one of {', '.join(get_args(DepthLoss))}, got {self.loss!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,22 +149,16 @@ class OccupancyTask(TrainingTask):
         )
 
     def loss(self, model: nn.Module, batch: Any, counter: StepCounter) -> Mapping[str, Tensor]:
-        """Mean over clips of each clip's mean |expected depth - true depth|, or of its rays' surprise."""
+        """Mean over clips of each clip's mean |expected depth - true depth|."""
         assert isinstance(model, Occupancy4d)
         future, clips = batch.future, len(batch.past)
-        inside, scenes = future.ends_inside, future.rays.scenes
-        logits = model(batch.past)
-        if self.training.loss == "likelihood":
-            surprise = model.surprise(logits, future.rays, future.steps, future.depths_m, inside)
-            with torch.no_grad():
-                surface = clip_mean(surprise[inside], scenes[inside], clips)
-            return {"total": clip_mean(surprise, scenes, clips), "surface": surface}
-        seen = model.render(logits, future.rays, future.steps)
+        seen = model.render(model(batch.past), future.rays, future.steps)
         error = (seen.expected_m - future.depths_m).abs()
         with torch.no_grad():
-            surface = clip_mean(error[inside], scenes[inside], clips)
-            opacity = clip_mean(seen.opacity[inside], scenes[inside], clips)
-        return {"total": clip_mean(error, scenes, clips), "surface": surface, "opacity": opacity}
+            inside = future.ends_inside
+            surface = clip_mean(error[inside], future.rays.scenes[inside], clips)
+            opacity = clip_mean(seen.opacity[inside], future.rays.scenes[inside], clips)
+        return {"total": clip_mean(error, future.rays.scenes, clips), "surface": surface, "opacity": opacity}
 
     def evaluate(self, model: nn.Module, world: World) -> Mapping[str, float]:
         """Forecasts of the held-out clips; each rank takes its share."""

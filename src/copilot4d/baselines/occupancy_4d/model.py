@@ -15,7 +15,7 @@ from torch.nn import functional
 from copilot4d.baselines.occupancy_4d.config import Occupancy4dConfig
 from copilot4d.baselines.occupancy_4d.past import PastVoxels
 from copilot4d.rendering import RayBatch
-from copilot4d.rendering.voxel_depth import VoxelDepths, stop_surprise, voxel_depths
+from copilot4d.rendering.voxel_depth import VoxelDepths, voxel_depths
 
 CLOCK_DIM = 32
 USUAL_INTERVAL_S = 0.35  # between those of the protocol's settings, 0.2 s and 0.6 s, on a logarithmic scale
@@ -86,11 +86,6 @@ class Occupancy4d(nn.Module):
         """What rays see; each knows its clip (`scenes`) and its future step (R,), and lies in the reference frame."""
         with torch.autocast(device_type=logits.device.type, enabled=False):
             return voxel_depths(logits, rays, steps, self.config.grid)
-
-    def surprise(self, logits: Tensor, rays: RayBatch, steps: Tensor, depths_m: Tensor, stopped: Tensor) -> Tensor:
-        """(R,) how unlikely it was that rays stopped at these depths, or got so far: see `stop_surprise`."""
-        with torch.autocast(device_type=logits.device.type, enabled=False):
-            return stop_surprise(logits, rays, steps, depths_m, stopped, self.config.grid)
 
 
 class Stem(nn.Module):
