@@ -21,6 +21,8 @@ import numpy as np
 import torch
 
 from copilot4d import load_forecaster, open_dataset, presets
+from copilot4d.baselines.occupancy_4d import Foreseen
+from copilot4d.copy_path import Opinion
 from copilot4d.datasets.windows import read_clip, window_at
 from copilot4d.geometry import BeamPattern, Rays, Sweep
 from copilot4d.model_forecaster import ModelForecaster
@@ -76,6 +78,8 @@ def main() -> None:
         stages.watch(importlib.import_module("copilot4d.world_model.rollout"), "sample_frame", "sample")
         stages.watch(forecaster.world_model, "remember", "remember the past")
         stages.watch(importlib.import_module("copilot4d.model_imagination").ModelImagination, "_copying", "copy")
+        for part in (Foreseen, Opinion):
+            stages.watch(part, "of", "second opinion")
         before = clock()
         forecaster.forecast(
             clip.past, clip.future_poses, rays, guidance=arguments.guidance, steps=arguments.steps,

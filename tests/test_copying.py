@@ -8,16 +8,18 @@ import pytest
 from copilot4d import copy_learning, load_forecaster
 from copilot4d.baselines.ray_tracing import RayTracing
 from copilot4d.config import to_mapping
+from copilot4d.copy_path import FEATURES, MeasuredPast
 from copilot4d.copy_path.range_view import AZIMUTHS
-from copilot4d.errors import Copilot4dError, UsageError
+from copilot4d.errors import Copilot4dError, ProtocolError, UsageError
 from copilot4d.geometry import BeamPattern, Clip, Rays, se3
 from copilot4d.model_folder import COPY_GATE, CopyParts, ModelCards, save_copy_gate, save_model
 from copilot4d.model_forecaster import ModelForecaster
 from copilot4d.training.pretrained import save_pretrained
 from tests.support.gates import always
+from tests.support.scenes import make_drive
 from tests.support.stub_models import HALF_M, PillarTokenizer, StandingWorld
 from tests.test_model_folder import card, depths_of, models  # noqa: F401  (models is a fixture)
-from tests.test_model_forecaster import WORLD, past_of, rays_at_poles, sweep_at, way
+from tests.test_model_forecaster import SECOND, WORLD, past_of, rays_at_poles, sweep_at, way
 
 FAR_POLE = np.array([[HALF_M + 8.0, 1.0, 0.0]])  # beyond all that tokens show
 
@@ -148,3 +150,26 @@ def test_a_gate_learns_from_the_same_rays_whether_all_beams_are_around_them_or_n
     np.testing.assert_array_equal(given.cells, sensed.cells)
     assert np.flatnonzero(given.view[-1]).tolist() == sorted(set(given.cells.tolist()))
     assert sensed.view[-1].sum() == AZIMUTHS  # all round, also where nothing comes back
+
+
+def test_gates_learn_from_the_short_pasts_at_the_start_of_a_drive_and_from_whole_futures():
+    drive = make_drive(30, rings=2, azimuths=8)
+    windows = copy_learning.moments({drive.name: drive}, "1s", 1000)
+    assert {len(window.past) for window in windows} == {1, 2, 3, 4, 5}
+    assert {len(window.future) for window in windows} == {5}
+    assert set(range(19)) <= {window.reference for window in windows} <= set(range(20))  # of those with a whole future
+    few = copy_learning.moments({drive.name: drive}, "1s", 4)
+    assert [window.reference for window in few] == [2, 7, 11, 16]  # from the middle of each quarter
+    with pytest.raises(ProtocolError, match="no drive has a complete window"):
+        copy_learning.moments({drive.name: drive[:15]}, "1s", 4)
+
+
+def test_a_gate_is_told_how_many_past_sweeps_there_are():
+    sweeps = past_of(3)
+    rays = rays_at_poles(way(1, start=3)[0])[0]
+    told = []
+    for past in (sweeps, sweeps[-1:]):
+        (seen,) = model(None).imagine(past, steps=1).see(way(1, start=3)[0], rays)
+        found = seen.candidates(MeasuredPast.of(past).along(rays, way(1, start=3)[0], SECOND), rays)
+        told.append(found.features[0, FEATURES.index("past_sweeps")])
+    assert told == [3.0, 1.0]
