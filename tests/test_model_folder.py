@@ -189,7 +189,7 @@ def test_the_shipped_4d_occ_is_a_baseline_by_its_name():
     assert (config.past_frames, config.future_frames, config.grid.minimum[0]) == (5, 5, -32.0)
     median = load_forecaster("occupancy_4d_median")
     assert (forecaster.name, config.depth) == ("occupancy_4d", "expected")
-    assert (median.name, median.model.config.depth) == ("occupancy_4d_median", "median")
+    assert (median.name, median.depth) == ("occupancy_4d_median", "median")
     assert all(parameter.isfinite().all() for parameter in forecaster.model.parameters())
     folder = shipped_mini().parent
     assert sum(path.stat().st_size for path in folder.rglob("*")) < 30e6

@@ -70,9 +70,7 @@ def test_a_gate_that_believes_in_the_second_opinion_alone_is_4d_occ_by_medians()
     """The same rays, poses and steps of time as the baseline's own forecaster."""
     future = way(2, start=2)
     rays = [rays_at_poles(pose)[0] for pose in future]
-    baseline = network()
-    baseline.config = occupancy_4d_preset("tiny").__class__(**{**vars(baseline.config), "depth": "median"})
-    expected = Occupancy4dForecaster(baseline).forecast(past_of(2), future, rays)
+    expected = Occupancy4dForecaster(network(), depth="median").forecast(past_of(2), future, rays)
     found = model("second").forecast(past_of(2), future, rays, steps=1, futures=2)
     for made in found.futures:
         for a, b in zip(expected.depths, made.depths, strict=True):

@@ -55,17 +55,23 @@ class _Planner(Scorings):
                 group = f"{data.title}, {setting}"
                 for model in (*GEOMETRY, "occupancy_4d", "maskgit", "world_model"):
                     tuned = on_kitti and model in ("occupancy_4d", "world_model")
-                    step = self.best_score(f"kitti_{model}" if tuned else model, data, setting)
+                    run = f"kitti_{model}" if tuned else model
+                    step = self.best_score(run, data, setting)
                     label = LABELS.get(model, f"`{model}`")
                     if model == "maskgit" and on_kitti:
                         label += ", streets only"
                     rows.append(Row(label=label, step=step, group=group, ours=model == "world_model"))
+                    if model == "occupancy_4d":
+                        step = self.score(run, data, setting, depth="median")
+                        rows.append(Row(label=f"{label}, medians", step=step, group=group))
                 floor = self.floor("kitti" if on_kitti else "streets", data, setting)
                 rows.append(Row(label=LABELS["floor"], step=floor, group=group))
         frames = ", ".join(f"every {self.every(data)}th reference frame of {data.title}" for data in sets)
         about = (
             f"Within ±{self.budget.roi_half_m:g} m, {frames}. The floor decodes the true tokens "
-            "of the future frames, in the reference frame: what a perfect forecast of tokens would reach. On KITTI, "
+            "of the future frames, in the reference frame: what a perfect forecast of tokens would reach. 4D-Occ "
+            "answers expected depths, as published, or the medians of where rays are stopped; it is also the second "
+            "opinion that the copy path of Copilot4D hears. On KITTI, "
             "learned models were trained on streets first and then on the `train_*` drives, but for MaskGIT, which has "
             "no copy path either."
         )

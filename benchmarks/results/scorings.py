@@ -33,11 +33,12 @@ class Scorings:
     def score(
         self, model: str, data: Data, setting: str, every: int | None = None, *, guidance: float = 1.0, steps: int = 10,
         schedule: str | None = None, futures: int = 1, top_k: int = 3, roi_half_m: float | None = None,
-        alone: bool = False,
+        alone: bool = False, depth: str | None = None,
     ) -> str:  # fmt: skip
         """A step of `copilot4d evaluate`; options at their defaults are not in its name.
 
         schedule: None is the one that belongs to the model's training. alone: without the model's copy path.
+        depth: how a 4D-Occ is read, where it is not as published.
         """
         schedule = schedule or ("maskgit" if "maskgit" in model else "paper")
         every, half_m = every or self.every(data), roi_half_m or self.budget.roi_half_m
@@ -57,6 +58,9 @@ class Scorings:
         if schedule != "paper":
             parts.append(f"{schedule}_schedule")
             extra += ["--schedule", schedule]
+        if depth is not None:
+            parts.append(depth)
+            extra += ["--depth", depth]
         if alone:
             parts.append("alone")
             extra.append("--no-copy-path")

@@ -196,6 +196,24 @@ def test_a_gate_is_learned_with_a_second_opinion_which_goes_along(kitti, model, 
     assert "voxels of 50 x 50 x 50 cm" in (out / "second_opinion" / "README.md").read_text()
 
 
+def test_a_4d_occ_can_be_read_by_medians_and_nothing_else_can(kitti, model, tmp_path, capsys):
+    place = tmp_path / "occupancy"
+    network = Occupancy4d(replace(occupancy_4d_preset("tiny"), future_frames=5))
+    save_second_opinion(place, network, card("an occupancy network"))
+    words = ["evaluate", "--data", str(kitti), "--setting", "1s", "--limit", "1", "--roi-half", "16", "--device", "cpu"]
+    made = {}
+    for depth in ("expected", "median"):
+        out = tmp_path / f"{depth}.json"
+        assert main([*words, "--model", str(place), "--depth", depth, "--out", str(out)]) == 0
+        made[depth] = ScoreFile.read(out)
+    assert made["median"].model == "occupancy_4d_median"
+    assert made["median"].metrics["chamfer_roi"] != made["expected"].metrics["chamfer_roi"]
+    capsys.readouterr()
+    for other in (str(model), "ray_tracing"):
+        assert main([*words, "--model", other, "--depth", "median", "--out", str(tmp_path / "x.json")]) == 2
+        assert "--depth says how the densities of a 4D-Occ are read" in capsys.readouterr().err
+
+
 def test_a_gate_cannot_be_learned_from_too_little_or_for_a_baseline(kitti, model, capsys):
     words = ["train", "copy-gate", "--data", str(kitti), "--settings", "1s", "--device", "cpu"]
     assert main([*words, "--model", str(model), "--forecasts", "1"]) == 2

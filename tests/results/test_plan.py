@@ -133,7 +133,7 @@ def test_tables_that_want_the_same_number_share_its_step():
 
 def test_the_issue_s_rows_are_all_there():
     rows = {name: len(table.rows) for name, table in PLAN.tables.items()}
-    assert rows["main"] == 2 * (7 + 7)  # settings; models and the floor
+    assert rows["main"] == 2 * (8 + 8)  # settings; models, 4D-Occ's twice, and the floor
     assert rows["tokens"] == 2 * (2 + 2)  # settings; ours alone and MaskGIT, on both
     assert (rows["guidance"], rows["sampling"], rows["tokenizer_ablation"]) == (2 * 3, 2 * 2 * 2 * 4, 3)
     assert {row.columns["K"] for row in PLAN.tables["sampling"].rows} == {"2", "5", "10", "20"}

@@ -264,7 +264,7 @@ def test_a_loaded_run_forecasts_with_its_weights(trained):
     (depths,) = forecaster.forecast([drive[0], drive[2]], drive[3].world_from_lidar[None], asked).depths
     assert np.isfinite(depths).all()
     median = load_occupancy_4d(trained / "run", depth="median")
-    assert (median.name, median.model.config.depth) == ("occupancy_4d_median", "median")
+    assert (median.name, median.depth) == ("occupancy_4d_median", "median")
 
 
 def test_the_runs_folder_and_its_checkpoints_are_models_by_their_path(trained):

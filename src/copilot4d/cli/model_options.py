@@ -13,6 +13,8 @@ from copilot4d.errors import UsageError
 from copilot4d.forecast import load_forecaster
 from copilot4d.forecaster import Forecaster
 
+NO_DENSITIES = "--depth says how the densities of a 4D-Occ are read; {} is none"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
@@ -34,6 +36,8 @@ class ModelOptions:
     """Draw among so many tokens; 0: among all. By default the model's own."""
     copy_path: bool = True
     """Let rays take what the past measured along them, where the model has learned when (train copy-gate)."""
+    depth: Literal["expected", "normalised", "median"] | None = None
+    """What a 4D-Occ answers: a ray's expected depth, as published, or the mean or median of where it is stopped."""
     device: str = "auto"
     """cpu, cuda, cuda:1."""
 
@@ -54,7 +58,10 @@ def tell_limits(forecaster: Forecaster, roi_half_m: float | None = None) -> None
 def load(options: ModelOptions) -> Forecaster:
     """The model that the options name, ready to forecast."""
     if options.model in BASELINES:
+        if options.depth is not None:
+            raise UsageError(NO_DENSITIES.format(options.model))
         return load_forecaster(options.model)
+    from copilot4d.baselines.occupancy_4d import Occupancy4dForecaster
     from copilot4d.model_forecaster import ModelForecaster  # only here: baselines need no torch
     from copilot4d.training.distributed import choose_device
     from copilot4d.training.malloc import keep_freed_memory
@@ -65,6 +72,10 @@ def load(options: ModelOptions) -> Forecaster:
     forecaster = load_forecaster(
         options.model, tokenizer=options.tokenizer, device=str(device), copy_path=options.copy_path
     )
+    if options.depth is not None:
+        if not isinstance(forecaster, Occupancy4dForecaster):
+            raise UsageError(NO_DENSITIES.format(options.model))
+        forecaster = Occupancy4dForecaster(forecaster.model, depth=options.depth)
     if not isinstance(forecaster, ModelForecaster):
         return forecaster
     if options.top_k is not None and options.top_k < 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,12 +42,5 @@ def load_occupancy_4d_network(folder: str | Path) -> LoadedOccupancy4d:
 
 
 def load_occupancy_4d(folder: str | Path, *, depth: DepthKind | None = None) -> Occupancy4dForecaster:
-    """The network of a run, checkpoint or shared folder, to forecast with.
-
-    depth: what to answer, where it should not be what the network's configuration says; then part of the name.
-    """
-    model = load_occupancy_4d_network(folder).model
-    if depth is None:
-        return Occupancy4dForecaster(model, name=KIND)
-    model.config = dataclasses.replace(model.config, depth=depth)
-    return Occupancy4dForecaster(model, name=f"{KIND}_{depth}")
+    """The network of a run, checkpoint or shared folder, to forecast with. depth: see `Occupancy4dForecaster`."""
+    return Occupancy4dForecaster(load_occupancy_4d_network(folder).model, name=KIND, depth=depth)

@@ -24,12 +24,14 @@ class Occupancy4dForecaster:
     """Renders each future step's occupancy along given rays, or along the beams that the past sweeps show.
 
     A given ray that nothing stops is answered just behind the exit of the region; a beam without return is dropped.
-    `guidance`, `steps` and `seed` change nothing: there is nothing to sample.
+    `guidance`, `steps` and `seed` change nothing: there is nothing to sample. depth: what to answer, where it should
+    not be what the network's configuration says; then part of the name.
     """
 
-    def __init__(self, model: Occupancy4d, *, name: str = "occupancy_4d") -> None:
+    def __init__(self, model: Occupancy4d, *, name: str = "occupancy_4d", depth: DepthKind | None = None) -> None:
         self.model = model.eval()
-        self.name = name
+        self.depth = depth or model.config.depth
+        self.name = name if depth is None else f"{name}_{depth}"
 
     def to(self, device: torch.device | str) -> Occupancy4dForecaster:
         """Move the network; returns this forecaster."""
@@ -80,7 +82,7 @@ class Occupancy4dForecaster:
         answers = []
         for step, (pose, its_rays) in enumerate(zip(world_from_future, rays, strict=True)):
             found = foreseen.along(its_rays, pose, step)
-            depth = _depth_of(found, config.depth)
+            depth = _depth_of(found, self.depth)
             returned = (depth <= found.exit_m) & (found.seen.opacity >= config.min_opacity)
             answers.append((found.answered(depth).cpu().numpy(), returned.cpu().numpy()))
         return answers
