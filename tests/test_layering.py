@@ -30,8 +30,9 @@ ALLOWED = {
     "world_model": BASE | {"layers"},
     "presets": {"errors", "geometry", "tokenizer", "world_model"},
     "copy_path": BASE | {"baselines"},
+    "model_seen": {"geometry", "imagination", "copy_path"},
     "model_imagination": {"errors", "geometry", "forecaster", "imagination", "tokenizer", "world_model", "copy_path"}
-    | {"baselines"},
+    | {"baselines", "model_seen"},
     "model_forecaster": {"errors", "geometry", "config", "forecaster", "tokenizer", "world_model", "copy_path"}
     | {"baselines", "model_imagination"},
     "model_folder": BASE

@@ -25,9 +25,8 @@ from copilot4d.datasets.windows import read_clip, window_at
 from copilot4d.errors import Copilot4dError, ForecastError, UsageError
 from copilot4d.evaluation import Protocol, evaluate_dataset
 from copilot4d.forecaster import Forecast, check_forecast_input
-from copilot4d.geometry import Drive, Rays, Sweep, se3
+from copilot4d.geometry import Drive, Rays, Sweep, se3, sweep_on
 from copilot4d.geometry.se3 import FloatArray
-from copilot4d.model_imagination import sweep_on
 from copilot4d.tokenizer import Tokenizer
 from copilot4d.training.load_tokenizer import LoadedTokenizer, load_tokenizer
 from copilot4d.training.malloc import keep_freed_memory

@@ -18,14 +18,14 @@ import torch
 from torch import Tensor
 
 from copilot4d.baselines.occupancy_4d import Foreseen, Occupancy4d
-from copilot4d.copy_path import Candidates, CopyGate, Measured, MeasuredPast, Opinion, candidates
-from copilot4d.copy_path.candidates import MEASURED
+from copilot4d.copy_path import CopyGate, MeasuredPast, Opinion
 from copilot4d.errors import ForecastError
 from copilot4d.forecaster import check_forecast_input, future_timestamps
 from copilot4d.geometry import BeamPattern, Rays, Sweep, gathered_sweep, se3
 from copilot4d.geometry.beam_pattern import estimate_beam_pattern
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.imagination import ImaginedFrame
+from copilot4d.model_seen import Seen
 from copilot4d.tokenizer import Tokenizer
 from copilot4d.world_model import Rollout, SamplerConfig, WorldModel
 
@@ -69,45 +69,6 @@ class Models:
         shape = (len(tokens), len(rays))
         values = (seen.answered_m, seen.opacity.clamp(0, 1), seen.returned, seen.exit_m)
         return tuple(map(Seen, *(value.view(shape).cpu().numpy() for value in values)))
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What R rays see in one scene, all (R,): depths, also where nothing returns, opacities, what returned, and where
-    rays leave the region.
-    """
-
-    depths_m: FloatArray
-    opacity: FloatArray
-    returned: np.ndarray
-    exits_m: FloatArray
-    second: Opinion | None = None  # on the same rays
-
-    def candidates(self, measured: Measured, rays: Rays) -> Candidates:
-        """What the rays may be answered."""
-        return candidates(measured, rays, self.depths_m, self.opacity, self.exits_m, self.second)
-
-    def copying(self, gate: CopyGate, measured: Measured, rays: Rays) -> Seen:
-        """The same with the depths that the past measured, or the second opinion's, where the gate believes them."""
-        found = self.candidates(measured, rays)
-        chosen = gate.choose(found)[:, None]
-        depths = np.take_along_axis(found.depths_m, chosen, axis=1)[:, 0]
-        returns = np.take_along_axis(found.returns, chosen, axis=1)[:, 0]
-        # A beam comes back from what was measured on it, from what is imagined, and from where the second opinion is
-        # sure of a surface; not from a guess between beams.
-        returned = returns | (self.returned & (chosen[:, 0] < MEASURED))
-        return replace(self, depths_m=depths, returned=returned)
-
-    def on(self, rays: Rays, world_from_lidar: FloatArray, timestamp_ns: int) -> ImaginedFrame:
-        """A point for every ray: what scoring asks for."""
-        sweep = sweep_on(rays, self.depths_m, world_from_lidar, timestamp_ns)
-        return ImaginedFrame(sweep=sweep, depths=self.depths_m, opacity=self.opacity)
-
-    def generated(self, pattern: BeamPattern, world_from_lidar: FloatArray, timestamp_ns: int) -> ImaginedFrame:
-        """The points of the beams that came back: what a sensor would give."""
-        kept = self.returned & (self.depths_m <= pattern.max_range_m)
-        sweep = sweep_on(pattern.rays()[kept], self.depths_m[kept], world_from_lidar, timestamp_ns)
-        return ImaginedFrame(sweep=sweep, opacity=self.opacity[kept])
 
 
 @dataclass(frozen=True)
@@ -285,16 +246,6 @@ class ModelImagination:
             (seen,) = self._copying(alone, pose, beams, timestamp_ns)
             sweeps.append(seen.generated(self.pattern, pose, timestamp_ns).sweep)
         return tuple(sweeps)
-
-
-def sweep_on(rays: Rays, depths_m: FloatArray, world_from_lidar: FloatArray, timestamp_ns: int) -> Sweep:
-    """The points of rays at their depths, as a sweep in the rays' own frame."""
-    return Sweep(
-        points=rays.points_at(depths_m).astype(np.float32),
-        world_from_lidar=world_from_lidar,
-        timestamp_ns=timestamp_ns,
-        origins=rays.origins.astype(np.float32) if rays.origins.any() else None,
-    )
 
 
 def _checked_pose(world_from_lidar: FloatArray) -> FloatArray:

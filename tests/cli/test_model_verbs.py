@@ -20,7 +20,7 @@ from copilot4d.datasets.point_files import read_points
 from copilot4d.datasets.windows import read_clip, window_at
 from copilot4d.evaluation import ScoreFile
 from copilot4d.geometry import Sweep
-from copilot4d.model_folder import ModelCards, save_model, save_second_opinion
+from copilot4d.model_folder import ModelCards, copy_parts_in, save_model, save_second_opinion
 from copilot4d.tokenizer import Tokenizer
 from copilot4d.training.pretrained import ModelCard
 from copilot4d.world_model import WorldModel
@@ -189,6 +189,9 @@ def test_a_gate_is_learned_with_a_second_opinion_which_goes_along(kitti, model, 
     again = load_forecaster(heard)
     assert again.copy_gate.config.hears_second_opinion
     assert again.fingerprint != first.fingerprint
+    elsewhere = tmp_path / "elsewhere" / "copy_gate"  # a gate is never written without the opinion that it hears
+    assert main([*learn, "--out", str(elsewhere)]) == 0
+    assert copy_parts_in(elsewhere.parent).second_opinion is not None
     out = tmp_path / "shared"
     words = ["--tokenizer", str(heard / "tokenizer"), "--world-model", str(heard / "world_model"), "--out", str(out)]
     assert main(["export", *words]) == 0

@@ -11,7 +11,7 @@ from copilot4d.baselines.angular import nearest_in_angle
 from copilot4d.baselines.deterministic import newest_with_points, same_futures
 from copilot4d.errors import UsageError
 from copilot4d.forecaster import Forecast, check_forecast_input, future_timestamps
-from copilot4d.geometry import Rays, Sweep, se3
+from copilot4d.geometry import Rays, Sweep, se3, sweep_on
 from copilot4d.geometry.se3 import FloatArray
 
 
@@ -58,7 +58,7 @@ class RayTracing:
             future_from_reference = se3.relative_motion(pose, world_from_reference)
             seen = se3.transform_points(future_from_reference, gathered)
             depth = nearest_in_angle(seen, its_rays, handicaps=handicaps).ranges_m[:, 0]
-            sweeps.append(_sweep_on(its_rays, depth, pose, timestamp_ns))
+            sweeps.append(sweep_on(its_rays, depth, pose, timestamp_ns))
             depths.append(depth)
         return same_futures(sweeps, None if rays is None else depths, futures)
 
@@ -74,12 +74,3 @@ def gather(past: Sequence[Sweep], world_from_reference: FloatArray) -> NDArray[n
     """(N, 3): the points of all sweeps in the reference frame."""
     reference_from_world = se3.invert(world_from_reference)
     return np.concatenate([sweep.points_in(reference_from_world) for sweep in past])
-
-
-def _sweep_on(rays: Rays, depths: FloatArray, world_from_lidar: FloatArray, timestamp_ns: int) -> Sweep:
-    return Sweep(
-        points=rays.points_at(depths).astype(np.float32),
-        world_from_lidar=world_from_lidar,
-        timestamp_ns=timestamp_ns,
-        origins=rays.origins.astype(np.float32) if rays.origins.any() else None,
-    )

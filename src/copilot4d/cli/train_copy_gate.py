@@ -116,7 +116,8 @@ def run(options: Options) -> int:
         f"imagined alone, {measured:.3f} by what was measured alone",
         highlight=False,
     )
-    if second is not None and options.second_opinion is not None:
+    is_at_home = options.second_opinion is None and out.parent.resolve() == _home(options.model).resolve()
+    if second is not None and not is_at_home:
         save_second_opinion(out.parent / SECOND_OPINION, second.cpu(), second_card(options, second))
     save_copy_gate(out, gate, card(options, gate, sum(map(len, learned)), time.monotonic() - began, by_gate))
     console.print(f"Wrote {out}", markup=False, highlight=False)
@@ -200,7 +201,7 @@ def card(options: Options, gate: CopyGate, rays: int, seconds: float, score: flo
 
 def second_card(options: Options, network: Occupancy4d) -> ModelCard:
     """What is known about the second opinion: where it came from."""
-    origin = f"Copied from {options.second_opinion}, which says how it was trained."
+    origin = f"Copied from {options.second_opinion or options.model}, which says how it was trained."
     return ModelCard(
         title=f"{options.model.resolve().name}: second opinion",
         summary=f"{occupancy_summary(network.config)} {origin}",

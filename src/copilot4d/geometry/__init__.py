@@ -2,10 +2,10 @@
 
 from copilot4d.geometry import se3
 from copilot4d.geometry.rays import BeamPattern, Rays, RaySegment, inside_box, intersect_box, rays_through
-from copilot4d.geometry.sweep import Clip, Drive, Sweep, gathered_sweep
+from copilot4d.geometry.sweep import Clip, Drive, Sweep, gathered_sweep, sweep_on
 from copilot4d.geometry.voxel_grid import VoxelGrid
 
 __all__ = [
     "BeamPattern", "Clip", "Drive", "RaySegment", "Rays", "Sweep", "VoxelGrid", "gathered_sweep", "inside_box",
-    "intersect_box", "rays_through", "se3",
+    "intersect_box", "rays_through", "se3", "sweep_on",
 ]  # fmt: skip

@@ -69,6 +69,16 @@ class Sweep:
         return se3.transform_points(se3.compose(frame_from_world, self.world_from_lidar), self.points)
 
 
+def sweep_on(rays: Rays, depths_m: FloatArray, world_from_lidar: FloatArray, timestamp_ns: int) -> Sweep:
+    """The points of rays at their depths (N,), as a sweep in the rays' own frame."""
+    return Sweep(
+        points=rays.points_at(depths_m).astype(np.float32),
+        world_from_lidar=world_from_lidar,
+        timestamp_ns=timestamp_ns,
+        origins=rays.origins.astype(np.float32) if rays.origins.any() else None,
+    )
+
+
 def gathered_sweep(sweeps: Sequence[Sweep]) -> Sweep:
     """One sweep of the points of several that lie in one frame already; pose and time are the first one's."""
     if len(sweeps) == 1:

@@ -15,7 +15,7 @@ from copilot4d.baselines.occupancy_4d.foreseen import Foreseen, RaysSeen
 from copilot4d.baselines.occupancy_4d.model import Occupancy4d
 from copilot4d.errors import ForecastError
 from copilot4d.forecaster import Forecast, check_forecast_input, future_timestamps
-from copilot4d.geometry import Rays, Sweep
+from copilot4d.geometry import Rays, Sweep, sweep_on
 from copilot4d.geometry.beam_pattern import estimate_beam_pattern
 from copilot4d.geometry.se3 import FloatArray
 
@@ -70,7 +70,7 @@ class Occupancy4dForecaster:
             kept = np.ones(len(its_rays), dtype=np.bool_)
             if pattern is not None:
                 kept = returned & (depth_m <= pattern.max_range_m)
-            sweeps.append(_sweep_on(its_rays[kept], depth_m[kept], pose, stamp))
+            sweeps.append(sweep_on(its_rays[kept], depth_m[kept], pose, stamp))
         return same_futures(sweeps, None if rays is None else [depth for depth, _ in answers], futures)
 
     def _answers(
@@ -92,12 +92,3 @@ def _depth_of(found: RaysSeen, kind: DepthKind) -> Tensor:
     if kind == "median":
         return found.seen.median_m
     return found.seen.expected_m if kind == "expected" else found.mean_m
-
-
-def _sweep_on(rays: Rays, depths_m: FloatArray, world_from_lidar: FloatArray, timestamp_ns: int) -> Sweep:
-    return Sweep(
-        points=rays.points_at(depths_m).astype(np.float32),
-        world_from_lidar=world_from_lidar,
-        timestamp_ns=timestamp_ns,
-        origins=rays.origins.astype(np.float32) if rays.origins.any() else None,
-    )
