@@ -45,6 +45,11 @@ class Training:
 
 STREET_VAL = Data(name="val", path="street-v1/val", title="`street-v1` val", references=2320)
 STREET_TEST = Data(name="test", path="street-v1/test", title="`street-v1` test", references=2320, report=True)
+# Streets that nobody looked at before: test has been seen more than once, by models that were changed in between.
+FRESH = Data(
+    name="fresh", path="street-v1/train:1000", title="fresh streets", references=2320, report=True,
+    drives=tuple(f"train_{number:06d}" for number in range(980, 1000)),
+)  # fmt: skip
 KITTI_CHOICE = Data(
     name="train_0011", path="KITTI", title="`train_0011`", references=116, drives=("train_0011",), slower=3.0
 )
@@ -65,6 +70,7 @@ class Budget:
     roi_half_m: float = 32.0
     every: int = 12  # of KITTI's drives
     test_every: int = 12  # of street-v1 test's main rows
+    fresh_every: int = 24
     # How the world model samples in the main rows, chosen on val.
     top_k: int = 1
     main_steps: int = 2
@@ -87,6 +93,7 @@ class Budget:
     kitti_train: tuple[str, ...] = KITTI_TRAIN
     val: Data = STREET_VAL
     test: Data = STREET_TEST
+    fresh: Data = FRESH
     kitti_choice: Data = KITTI_CHOICE
     kitti_report: Data = KITTI_REPORT
     other_sensor: Data = OTHER_SENSOR

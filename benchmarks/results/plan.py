@@ -33,6 +33,7 @@ class _Planner(Scorings):
         tables = [
             self._main("main", "Forecasts on drives that no choice was made on", report),
             self._main("choices", "Forecasts on the drives for choices", choice),
+            self._fresh(),
             self._tokens(),
             self._baselines(),
             self._tokenizers(),
@@ -76,6 +77,24 @@ class _Planner(Scorings):
             "no copy path either."
         )
         return Table(name=name, title=title, kind="forecasts", rows=tuple(rows), about=about)
+
+    def _fresh(self) -> Table:
+        """The rows that matter most, on streets that were never looked at."""
+        data, every = self.budget.fresh, self.budget.fresh_every
+        rows = []
+        for setting in self.budget.settings:
+            group = f"{data.title}, {setting}"
+            for model, depth in (("ray_tracing", None), ("occupancy_4d", None), ("occupancy_4d", "median")):
+                label = LABELS.get(model, f"`{model}`") + (f", {depth}s" if depth else "")
+                rows.append(Row(label=label, step=self.score(model, data, setting, every, depth=depth), group=group))
+            step = self.best_score("world_model", data, setting, every)
+            rows.append(Row(label=LABELS["world_model"], step=step, group=group, ours=True))
+        about = (
+            f"{', '.join(data.drives[:1] + data.drives[-1:])} and those between: nothing was trained or chosen on "
+            f"these drives of `street-v1` train, and nobody had looked at them before. Every {every}th reference frame."
+        )
+        return Table(name="fresh", title="Streets that nobody had looked at", kind="forecasts", rows=tuple(rows),
+                     about=about)  # fmt: skip
 
     def _tokens(self) -> Table:
         """What a forecast of tokens alone reaches where the main rows are reported, ours and MaskGIT's."""

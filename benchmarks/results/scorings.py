@@ -80,13 +80,13 @@ class Scorings:
             )
         )  # fmt: skip
 
-    def best_score(self, model: str, data: Data, setting: str) -> str:
+    def best_score(self, model: str, data: Data, setting: str, every: int | None = None) -> str:
         """The score of a model as it forecasts best by the choices made on val."""
         if model not in COPYING:
-            return self.score(model, data, setting)
+            return self.score(model, data, setting, every)
         budget = self.budget
         return self.score(
-            model, data, setting, top_k=budget.top_k, steps=budget.main_steps, schedule=budget.main_schedule
+            model, data, setting, every, top_k=budget.top_k, steps=budget.main_steps, schedule=budget.main_schedule
         )
 
     def weights(self, model: str, *, alone: bool = False) -> tuple[str, ...]:

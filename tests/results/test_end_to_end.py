@@ -43,6 +43,7 @@ def toy_budget(data: Path) -> Budget:
         street_train=str(data / "train"), token_train=str(data / "train"), own_train=str(data / "train"),
         tokenizer_held_out=("val_a",), token_held_out=("val_a",), kitti_train=("k_train",),
         val=scored("val", str(data / "val")), test=scored("test", str(data / "test"), report=True),
+        fresh=scored("fresh", str(data / "test"), report=True), fresh_every=12,
         kitti_choice=scored("k_choice", "KITTI", "k_choice"),
         kitti_report=scored("k_report", "KITTI", "k_report", report=True),
         other_sensor=scored("other", str(data / "other")),
@@ -93,11 +94,11 @@ def test_the_whole_plan_at_the_size_of_a_toy(tmp_path, capsys):
     assert render.main([*where, "--only", "main"], plan=plan) == 0
     text = capsys.readouterr().out
     rows = [line for line in text.splitlines() if line.startswith(("| test, 1s |", "| k_report, 1s |"))]
-    counts = {"test": 7, "k_report": 7}  # models and the floor
+    counts = {"test": 8, "k_report": 8}  # models, 4D-Occ read in two ways, and the floor
     # all columns, per horizon, ratios, all columns for each frame ahead
     assert len(rows) == sum(n + n + (n - 1) + 5 * n for n in counts.values())
     bare = [line for line in rows if line.endswith("| - |")]
-    assert [line.split(" | ")[0] for line in bare] == ["| k_report, 1s"] * 6  # one reference has no interval
+    assert [line.split(" | ")[0] for line in bare] == ["| k_report, 1s"] * 7  # one reference has no interval
     assert "†" not in text
 
     page = tmp_path / "page.md"

@@ -24,8 +24,8 @@ from tests.support.real_data import REPOSITORY
 
 PLAN = results_plan()
 PLACES = Places(work=Path("results"), kitti=Path("kitti"))
-REPORTING = ("street-v1/test", "val_0005", "street-v1-whatif")
-REPORT_TABLES = {"main", "tokens", "failures", "whatif"}
+REPORTING = ("street-v1/test", "val_0005", "street-v1-whatif", "street-v1/train:1000")
+REPORT_TABLES = {"main", "fresh", "tokens", "failures", "whatif"}
 MIXED_TABLES = {"baselines", "tokenizers", "transfer"}  # they name the drives for reporting beside those for choices
 
 
@@ -134,6 +134,7 @@ def test_tables_that_want_the_same_number_share_its_step():
 def test_the_issue_s_rows_are_all_there():
     rows = {name: len(table.rows) for name, table in PLAN.tables.items()}
     assert rows["main"] == 2 * (8 + 8)  # settings; models, 4D-Occ's twice, and the floor
+    assert rows["fresh"] == 2 * 4  # settings; ray tracing, 4D-Occ twice, ours
     assert rows["tokens"] == 2 * (2 + 2)  # settings; ours alone and MaskGIT, on both
     assert (rows["guidance"], rows["sampling"], rows["tokenizer_ablation"]) == (2 * 3, 2 * 2 * 2 * 4, 3)
     assert {row.columns["K"] for row in PLAN.tables["sampling"].rows} == {"2", "5", "10", "20"}
