@@ -70,7 +70,7 @@ class Budget:
     roi_half_m: float = 32.0
     every: int = 12  # of KITTI's drives
     test_every: int = 12  # of street-v1 test's main rows
-    fresh_every: int = 24
+    fresh_every: int = 48
     # How the world model samples in the main rows, chosen on val.
     top_k: int = 1
     main_steps: int = 2
