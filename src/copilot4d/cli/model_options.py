@@ -13,7 +13,9 @@ from copilot4d.errors import UsageError
 from copilot4d.forecast import load_forecaster
 from copilot4d.forecaster import Forecaster
 
-NO_DENSITIES = "--depth says how the densities of a 4D-Occ are read, and {} is none: leave it out, or name a 4D-Occ by --model"
+NO_DENSITIES = (
+    "--depth says how the densities of a 4D-Occ are read, and {} is none: leave it out, or name a 4D-Occ by --model"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
