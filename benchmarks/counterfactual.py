@@ -137,7 +137,7 @@ def main() -> None:
     forecaster = None if arguments.model == "truth" else load_forecaster(arguments.model, tokenizer=arguments.tokenizer)
     key = {
         "model": "truth" if forecaster is None else forecaster.name,
-        "fingerprint": str(getattr(forecaster, "fingerprint", "")),
+        "fingerprint": "" if forecaster is None else forecaster.fingerprint,
         **{name: getattr(arguments, name) for name in ("setting", "data", "seed", "guidance", "steps", "roi_half")},
     }
     lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []

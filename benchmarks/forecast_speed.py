@@ -21,11 +21,11 @@ import numpy as np
 import torch
 
 from copilot4d import load_forecaster, open_dataset, presets
-from copilot4d.baselines.occupancy_4d import Foreseen
-from copilot4d.copy_path import Opinion
+from copilot4d.baselines.occupancy_4d import FutureOccupancy
 from copilot4d.datasets.windows import read_clip, window_at
+from copilot4d.depth_selection import OccupancyDepths
+from copilot4d.forecasting.copilot4d import Copilot4D
 from copilot4d.geometry import BeamPattern, Rays, Sweep
-from copilot4d.model_forecaster import ModelForecaster
 from copilot4d.tokenizer import PointBatch, Tokenizer
 from copilot4d.tokenizer.skipping import true_mask
 from copilot4d.tokenizer.voxels import voxelise
@@ -67,7 +67,7 @@ def main() -> None:
     drive = open_dataset(arguments.data)[arguments.drive]
     clip = read_clip(drive, window_at(drive, 40, arguments.setting))
     forecaster = random_model(clip.past[-1]) if arguments.model is None else load_forecaster(arguments.model)
-    assert isinstance(forecaster, ModelForecaster)
+    assert isinstance(forecaster, Copilot4D)
     rays = [some_rays(sweep, arguments.rays) for sweep in clip.future]
     best: dict[str, float] = {}
     for _ in range(arguments.repeats + 1):  # the first compiles and warms up
@@ -77,9 +77,11 @@ def main() -> None:
         stages.watch(forecaster.tokenizer, "render", "render")
         stages.watch(importlib.import_module("copilot4d.world_model.rollout"), "sample_frame", "sample")
         stages.watch(forecaster.world_model, "remember", "remember the past")
-        stages.watch(importlib.import_module("copilot4d.model_imagination").ModelImagination, "_copying", "copy")
-        for part in (Foreseen, Opinion):
-            stages.watch(part, "of", "second opinion")
+        stages.watch(
+            importlib.import_module("copilot4d.forecasting.session").ForecastSession, "_select", "select depths"
+        )
+        for part in (FutureOccupancy, OccupancyDepths):
+            stages.watch(part, "of", "occupancy depths")
         before = clock()
         forecaster.forecast(
             clip.past, clip.future_poses, rays, guidance=arguments.guidance, steps=arguments.steps,
@@ -101,14 +103,14 @@ def main() -> None:
         print(f"| {stage} | {seconds:.2f} | {100 * seconds / best['total']:.0f}% |")
 
 
-def random_model(newest: Sweep) -> ModelForecaster:
+def random_model(newest: Sweep) -> Copilot4D:
     """The mini preset, fresh; rays look where the newest past sweep has points, as those of a trained model would."""
     config = presets.mini()
     torch.manual_seed(0)
     tokenizer = Tokenizer(config.tokenizer).eval()
     mask = true_mask(voxelise(PointBatch.of([newest]), tokenizer.config.grid), tokenizer.config.skipping.pool)
     tokenizer.look_at = lambda scene, seed=0: mask.expand(len(scene), -1, -1, -1)  # type: ignore[method-assign]
-    return ModelForecaster(tokenizer, WorldModel(config.world_model))
+    return Copilot4D(tokenizer, WorldModel(config.world_model))
 
 
 def some_rays(sweep: Sweep, count: int) -> Rays:

@@ -22,6 +22,7 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from copilot4d import open_dataset
+from copilot4d.checkpoints.load_tokenizer import load_tokenizer
 from copilot4d.geometry import Sweep
 from copilot4d.presets import preset
 from copilot4d.rendering import RayBatch
@@ -30,7 +31,6 @@ from copilot4d.tokenizer.losses import occupancy_loss
 from copilot4d.tokenizer.skipping import network_position
 from copilot4d.tokenizer.training_loss import rendering_losses
 from copilot4d.tokenizer.voxels import voxelise
-from copilot4d.training.load_tokenizer import load_tokenizer
 from copilot4d.training.malloc import keep_freed_memory
 from copilot4d.training.optimizer import make_optimizer, paper_recipe
 
@@ -103,7 +103,7 @@ def measure(tokenizer: Tokenizer, batch: TokenizerBatch, parts: Parts) -> None:
 
     def render() -> Tensor:
         scene = Scene(features=leaf(decoded), coarse_logits=logits)
-        losses = rendering_losses(tokenizer, scene, voxels, batch, None, None)
+        losses = rendering_losses(tokenizer, scene, [voxels], batch, None, None)
         return torch.stack(list(losses.values())).sum()
 
     map_ = parts("pillars and patches", bev)

@@ -68,7 +68,7 @@ def test_every_program_of_the_page_runs(page, names, monkeypatch, tmp_path):
     )  # fmt: skip
     monkeypatch.setattr(copilot4d, "open_dataset", lambda _: dataset)
     tokenizer = SimpleNamespace(tokenizer=Tokenizer(presets.tiny().tokenizer).eval())
-    monkeypatch.setattr("copilot4d.training.load_tokenizer.load_tokenizer", lambda _: tokenizer)
+    monkeypatch.setattr("copilot4d.checkpoints.load_tokenizer.load_tokenizer", lambda _: tokenizer)
     monkeypatch.chdir(tmp_path)
     programs = blocks(page)
     assert programs, "a page of this list has programs"

@@ -9,53 +9,39 @@ from pathlib import Path
 import copilot4d
 
 SOURCE = Path(copilot4d.__file__).parent
-BASE = {"errors", "progress", "version", "compiled", "geometry"}
+BASE = {"errors", "plain_yaml", "progress", "version", "compiled", "counter", "geometry"}
+NETWORKS = {"tokenizer", "world_model"}
 ALLOWED = {
     "errors": set(),
     "version": set(),
     "progress": set(),
     "compiled": set(),
+    "counter": set(),
+    "config": {"errors", "plain_yaml"},
     "geometry": {"errors"},
     "forecaster": {"errors", "geometry"},
-    "imagination": {"errors", "geometry", "forecaster"},
-    "config": {"errors"},
+    "plain_yaml": {"errors"},
     "simulator": BASE,
     "datasets": BASE | {"simulator"},
     "evaluation": BASE | {"forecaster", "datasets"},
     "pictures": {"errors", "geometry"},
-    "baselines": BASE | {"forecaster", "rendering"},
     "layers": {"errors", "compiled"},
     "rendering": BASE,
     "tokenizer": BASE | {"layers", "rendering"},
     "world_model": BASE | {"layers"},
-    "presets": {"errors", "geometry", "tokenizer", "world_model"},
-    "copy_path": BASE | {"baselines"},
-    "model_seen": {"geometry", "imagination", "copy_path"},
-    "model_imagination": {"errors", "geometry", "forecaster", "imagination", "tokenizer", "world_model", "copy_path"}
-    | {"baselines", "model_seen"},
-    "model_forecaster": {"errors", "geometry", "config", "forecaster", "tokenizer", "world_model", "copy_path"}
-    | {"baselines", "model_imagination"},
-    "model_folder": BASE
-    | {"config", "baselines", "tokenizer", "world_model", "copy_path", "training", "model_forecaster"},
-    "copy_learning": BASE | {"datasets", "evaluation", "copy_path", "model_forecaster"},
-    "forecast": BASE
-    | {"config", "forecaster", "imagination", "baselines", "rendering", "tokenizer", "world_model", "training"}
-    | {"model_forecaster", "model_folder"},
-    "environment": BASE | {"forecaster", "imagination", "forecast", "datasets", "simulator", "world_model", "pictures"},
-    "studio": BASE | {"forecaster", "imagination", "forecast", "datasets", "simulator", "evaluation", "pictures"},
-    "doctor": BASE | {"datasets", "evaluation", "pictures"},
+    "presets": {"errors", "geometry"} | NETWORKS,
+    "baselines": BASE | {"forecaster", "rendering"},
+    "depth_selection": BASE | {"baselines"},
+    "checkpoints": BASE | NETWORKS | {"config", "baselines", "depth_selection"},
+    "forecasting": BASE | NETWORKS | {"config", "forecaster", "baselines", "depth_selection", "checkpoints"},
+    "tokens": BASE | NETWORKS | {"config", "datasets", "checkpoints", "simulator"},
     "training": BASE
-    | {
-        "config",
-        "datasets",
-        "forecaster",
-        "baselines",
-        "tokenizer",
-        "world_model",
-        "rendering",
-        "evaluation",
-        "pictures",
-    },
+    | NETWORKS
+    | {"config", "datasets", "forecaster", "baselines", "rendering", "evaluation", "pictures"}
+    | {"depth_selection", "checkpoints", "forecasting", "tokens"},
+    "environment": BASE | {"forecaster", "forecasting", "datasets", "simulator", "world_model", "pictures"},
+    "studio": BASE | {"forecaster", "forecasting", "datasets", "simulator", "evaluation", "pictures"},
+    "doctor": BASE | {"datasets", "evaluation", "pictures"},
 }
 KNOW_DATA_SETS = {"evaluation.runner", "evaluation.sweep_cache"}  # the rest of evaluation sees points only
 FREE = {"cli", "__init__"}  # the top: may import everything

@@ -30,9 +30,9 @@ from copilot4d.evaluation.protocol import protocol_by_name
 from copilot4d.evaluation.scores import ReferenceScore
 from copilot4d.evaluation.true_rays import TrueFrame, true_frame
 from copilot4d.forecaster import Forecast, Forecaster
+from copilot4d.forecasting.copilot4d import Copilot4D
 from copilot4d.geometry import Clip, Drive, inside_box, se3
 from copilot4d.geometry.se3 import FloatArray
-from copilot4d.model_forecaster import ModelForecaster
 from copilot4d.pictures import Frame, Look, write_png
 from copilot4d.simulator.drive import SimulatedDrive
 
@@ -57,10 +57,12 @@ def forecast_again(
     forecaster: Forecaster, clip: Clip, truth: Sequence[TrueFrame], options: Mapping[str, Any]
 ) -> Forecast:
     """The forecast that was scored: the same rays and sampling."""
-    if isinstance(forecaster, ModelForecaster):
+    if isinstance(forecaster, Copilot4D):
         sampler = {name: options[name] for name in ("schedule", "top_k", "reverse") if name in options}
         forecaster = forecaster.with_sampler(**sampler)
-        forecaster = forecaster if options.get("copy_path") else forecaster.without_copying()
+        forecaster = (
+            forecaster if options.get("depth_selection", options.get("copy_path")) else forecaster.tokens_only()
+        )
     sampling = {name: options[name] for name in ("seed", "guidance", "steps") if name in options}
     return forecaster.forecast(clip.past, clip.future_poses, [frame.rays for frame in truth], **sampling)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,22 +18,23 @@ import numpy as np
 import torch
 
 from copilot4d import open_dataset
+from copilot4d.checkpoints.load_tokenizer import LoadedTokenizer, load_tokenizer
 from copilot4d.cli.console import track
 from copilot4d.cli.evaluate import check_writable, choose_drives, show
 from copilot4d.datasets.windows import read_clip, window_at
 from copilot4d.errors import Copilot4dError, ForecastError, UsageError
 from copilot4d.evaluation import Protocol, evaluate_dataset
-from copilot4d.forecaster import Forecast, check_forecast_input
-from copilot4d.geometry import Drive, Rays, Sweep, se3, sweep_on
+from copilot4d.forecaster import Forecast, PlainForecaster, check_forecast_input
+from copilot4d.forecasting import stages
+from copilot4d.geometry import Drive, Rays, Sweep, sweep_on
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.tokenizer import Tokenizer
-from copilot4d.training.load_tokenizer import LoadedTokenizer, load_tokenizer
 from copilot4d.training.malloc import keep_freed_memory
 
 TokenFrame = Literal["reference", "own"]
 
 
-class TokenizerFloor:
+class TokenizerFloor(PlainForecaster):
     """Answers with the truth, as far as its tokens hold it. It knows the drives that it is asked about."""
 
     name = "tokenizer_floor"
@@ -68,7 +68,7 @@ class TokenizerFloor:
         reference = past[-1].world_from_lidar
         sweeps, depths = [], []
         for sweep, its_rays in zip(self._future(past[-1], future_poses), rays, strict=True):
-            depths.append(self._seen(sweep, reference, its_rays, seed))
+            depths.append(self._rendered(sweep, reference, its_rays, seed))
             sweeps.append(sweep_on(its_rays, depths[-1], sweep.world_from_lidar, sweep.timestamp_ns))
         return Forecast(sweeps=tuple(sweeps), depths=tuple(depths))
 
@@ -87,16 +87,12 @@ class TokenizerFloor:
         name, window = found[0]
         return read_clip(self._drives[name], window).future
 
-    def _seen(self, sweep: Sweep, world_from_reference: FloatArray, rays: Rays, seed: int) -> FloatArray:
+    def _rendered(self, sweep: Sweep, world_from_reference: FloatArray, rays: Rays, seed: int) -> FloatArray:
         """(R,) depths along a sweep's rays in the scene that its own tokens decode to."""
-        scene_from_lidar = se3.identity()
-        if self.token_frame == "reference":
-            scene_from_lidar = se3.relative_motion(world_from_reference, sweep.world_from_lidar)
-            sweep = replace(sweep, points=sweep.points_in(se3.invert(world_from_reference)))
-        scene = self.tokenizer.decode(self.tokenizer.encode([sweep]))
-        seen = self.tokenizer.render(scene, [rays.transformed(scene_from_lidar)], seed=seed)
-        depths: FloatArray = seen.answered_m.cpu().numpy()
-        return depths
+        reference = None if self.token_frame == "own" else world_from_reference
+        scene = self.tokenizer.decode(stages.encode(self.tokenizer, [sweep], reference))
+        (reading,) = stages.render(self.tokenizer, scene, rays, sweep.world_from_lidar, reference, seed=seed)
+        return reading.depths_m
 
 
 def _moment(time_ns: int, world_from_lidar: FloatArray) -> tuple[int, bytes]:

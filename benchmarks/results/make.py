@@ -24,7 +24,7 @@ from records import THERE, Book, State
 from steps import Places, Plan, Step
 
 from copilot4d.errors import Copilot4dError, UsageError
-from copilot4d.training.journal import duration
+from copilot4d.progress import duration
 
 STOPPED = (130, 143, -signal.SIGINT, -signal.SIGTERM)
 REFUSED = "looks at drives that are for reporting only: give --report when every choice is made"

@@ -71,10 +71,10 @@ class _Planner(Scorings):
         about = (
             f"Within ±{self.budget.roi_half_m:g} m, {frames}. The floor decodes the true tokens "
             "of the future frames, in the reference frame: what a perfect forecast of tokens would reach. 4D-Occ "
-            "answers expected depths, as published, or the medians of where rays are stopped; it is also the second "
-            "opinion that the copy path of Copilot4D hears. On KITTI, "
+            "answers expected depths, as published, or the medians of where rays are stopped; the depth "
+            "selection of Copilot4D may take its depths, too. On KITTI, "
             "learned models were trained on streets first and then on the `train_*` drives, but for MaskGIT, which has "
-            "no copy path either."
+            "no depth selection either."
         )
         return Table(name=name, title=title, kind="forecasts", rows=tuple(rows), about=about)
 
@@ -109,7 +109,7 @@ class _Planner(Scorings):
                 ours = self.score("kitti_world_model" if on_kitti else "world_model", data, setting, every, alone=True)
                 rows.append(Row(label=LABELS["alone"], step=ours, group=group, ours=True))
         about = (
-            "Without the copy path, top-3 sampling. MaskGIT has had as many updates as the world model, the last of "
+            "Without depth selection, top-3 sampling. MaskGIT has had as many updates as the world model, the last of "
             "them by its own process, and none on KITTI."
         )
         return Table(name="tokens", title="Tokens alone", kind="forecasts", rows=tuple(rows), about=about)
@@ -161,11 +161,11 @@ class _Planner(Scorings):
             for setting in self.budget.settings
             for w in self.budget.guidances
         ]  # fmt: skip
-        about = "Tokens alone, without the copy path."
+        about = "Tokens alone, without the depth selection."
         return Table(name="guidance", title="Guidance", kind="forecasts", rows=tuple(rows), about=about)
 
     def _sampling(self) -> Table:
-        """Ours without its copy path, and its twin whose last run was MaskGIT's."""
+        """Ours without its depth selection, and its twin whose last run was MaskGIT's."""
         every = self.budget.sampling_every
         rows = [
             Row(

@@ -17,8 +17,8 @@ from typing import Literal
 
 from steps import Places, Plan, Step
 
+from copilot4d.checkpoints.checkpoint import CheckpointStore
 from copilot4d.errors import DataError, UsageError
-from copilot4d.training.checkpoint import CheckpointStore
 
 try:
     import fcntl

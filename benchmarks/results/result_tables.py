@@ -13,7 +13,7 @@ from steps import Row, Table
 
 from copilot4d.errors import ProtocolError
 from copilot4d.evaluation import ScoreFile
-from copilot4d.training.journal import duration
+from copilot4d.progress import duration
 
 NONE = "-"
 STALE, OTHER_FRAMES = "†", "‡"

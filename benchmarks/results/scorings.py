@@ -37,7 +37,7 @@ class Scorings:
     ) -> str:  # fmt: skip
         """A step of `copilot4d evaluate`; options at their defaults are not in its name.
 
-        schedule: None is the one that belongs to the model's training. alone: without the model's copy path.
+        schedule: None is the one that belongs to the model's training. alone: without the model's depth selection.
         depth: how a 4D-Occ is read, where it is not as published.
         """
         schedule = schedule or ("maskgit" if "maskgit" in model else "paper")
@@ -63,7 +63,7 @@ class Scorings:
             extra += ["--depth", depth]
         if alone:
             parts.append("alone")
-            extra.append("--no-copy-path")
+            extra.append("--no-depth-selection")
         name = f"scores/{data.name}_{setting}_every{every}/{'_'.join(parts)}"
         words = (
             "copilot4d", "evaluate", "--model", f"WORK/runs/{model}" if trained else model, *data_words(data),

@@ -148,14 +148,14 @@ def _world_models(budget: Budget) -> list[Step]:
 
 def _gates(budget: Budget) -> list[Step]:
     """The copy gates of the models in the main rows, each learned from its own model's forecasts, with 4D-Occ of the
-    same drives as the second opinion.
+    same drives as the occupancy network.
     """
 
     def gate(model: str, second: str, data: tuple[str, ...], forecasts: tuple[int, ...], seconds: float) -> Step:
-        words = ("copilot4d", "train", "copy-gate", "--model", f"WORK/runs/{model}", *data)
-        heard = ("--second-opinion", f"WORK/runs/{second}", "--forecasts", *map(str, forecasts))
+        words = ("copilot4d", "train", "depth-selector", "--model", f"WORK/runs/{model}", *data)
+        heard = ("--occupancy", f"WORK/runs/{second}", "--forecasts", *map(str, forecasts))
         return Step(
-            name=f"gates/{model}", words=(*words, *heard, *rest), kind="gate", makes=f"runs/{model}/copy_gate",
+            name=f"gates/{model}", words=(*words, *heard, *rest), kind="gate", makes=f"runs/{model}/depth_selector",
             core_minutes=sum(forecasts) * seconds / 60 + 6, needs=(f"runs/{model}", f"runs/{second}"),
         )  # fmt: skip
 

@@ -15,7 +15,7 @@ from copilot4d.version import __version__
 
 if TYPE_CHECKING:
     from copilot4d.datasets import open_dataset
-    from copilot4d.forecast import load_forecaster
+    from copilot4d.forecasting.load import load_forecaster
 
 __all__ = ["__version__", "load_forecaster", "open_dataset"]
 
@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
 
         return open_dataset
     if name == "load_forecaster":
-        from copilot4d.forecast import load_forecaster
+        from copilot4d.forecasting.load import load_forecaster
 
         return load_forecaster
     raise AttributeError(f"module 'copilot4d' has no attribute {name!r}")

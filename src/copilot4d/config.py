@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 import yaml
 
+from copilot4d import plain_yaml
 from copilot4d.errors import DataError, UsageError
 
 C = TypeVar("C")
@@ -58,12 +59,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 
 def parse_yaml(text: str, *, source: str | Path = "config") -> dict[str, Any]:
     """YAML text -> a mapping of plain values. Tags, aliases and repeated keys are refused."""
-    try:
-        value = yaml.load(text, Loader=_PlainLoader)
-    except yaml.YAMLError as error:
-        found = " ".join(str(error).split())
-        remedy = "write plain keys and values; tags (!...), aliases (*...) and repeated keys are not read"
-        raise _bad(source, "YAML", "plain values", found, remedy) from error
+    value = plain_yaml.parse_yaml(text, source=source)
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -118,30 +114,9 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "") ->
     return changed
 
 
-class _PlainLoader(yaml.SafeLoader):
-    """PyYAML's safe loader without aliases and repeated keys."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            event: Any = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.constructor.ConstructorError(None, None, f"alias *{event.anchor}", event.start_mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != "tag:yaml.org,2002:str":
-                raise yaml.constructor.ConstructorError(None, None, "a key that is not a text", key_node.start_mark)
-            if key_node.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key_node.value!r} twice", key_node.start_mark
-                )
-            seen.add(key_node.value)
-        return super().construct_mapping(node, deep)
-
-
 def _bad(source: str | Path, field: str, expected: str, found: str, remedy: str) -> DataError:
-    return DataError(source, field, expected=expected, found=found, remedy=remedy)
+    shown = found if len(found) <= 300 else f"{found[:297]}..."
+    return DataError(source, field, expected=expected, found=shown, remedy=remedy)
 
 
 def _plain(value: Any) -> Any:
@@ -173,6 +148,7 @@ def _build(cls: type, value: Any, source: str | Path, where: str) -> Any:
         remedy = f"write the fields of {cls.__name__}: {names}"
         raise _bad(source, where.rstrip(".") or "config", "keys and values", repr(value), remedy)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
+    value = _under_present_names(cls, value)
     for key in value:
         if key not in fields:
             near = difflib.get_close_matches(str(key), fields, n=1, cutoff=0.0)
@@ -186,6 +162,13 @@ def _build(cls: type, value: Any, source: str | Path, where: str) -> Any:
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise _bad(source, f"{where}{name}", "a value", "no such key", "add the key")
     return cls(**arguments)
+
+
+def _under_present_names(cls: type, value: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Fields that had another name when a file was written: `renamed` of the class says which (old to present)."""
+    renamed: Mapping[str, str] = getattr(cls, "renamed", {})
+    old = [key for key in value if key in renamed and renamed[key] not in value]
+    return {renamed.get(key, key): value[key] for key in value} if old else value
 
 
 def _convert(hint: Any, value: Any, source: str | Path, where: str) -> Any:
@@ -217,7 +200,10 @@ def _convert_scalar(hint: Any, value: Any, source: str | Path, where: str) -> An
         return value
     if hint is float and not isinstance(value, bool):
         if isinstance(value, (int, float)):
-            return float(value)
+            try:
+                return float(value)
+            except OverflowError:
+                raise _bad(source, where, "a number below 1e308", "one of hundreds of digits", "correct it") from None
         try:  # YAML 1.1 reads 1e-3, without a dot, as a text
             return float(value)
         except (TypeError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -48,6 +49,16 @@ class DataError(Copilot4dError):
     def __reduce__(self) -> tuple[object, ...]:
         """Survive the trip out of a worker process, with every field."""
         return (_rebuild_data_error, (self.path, self.field, self.expected, self.found, self.remedy))
+
+
+def check_range(option: str, value: float | Sequence[float], low: float, high: float) -> None:
+    """UsageError that names the option where a number, or one of several, does not lie in [low, high]; NaN never does.
+
+    >>> check_range("--codebook.codes", 1024, 1, 2**17)
+    """
+    for number in value if isinstance(value, Sequence) else (value,):
+        if not low <= number <= high:
+            raise UsageError(f"{option} must lie in [{low:g}, {high:g}], got {str(number)[:60]}")
 
 
 def _rebuild_data_error(path: Path, field: str, expected: str, found: str, remedy: str) -> DataError:

@@ -42,9 +42,9 @@ def mini() -> ModelConfig:
         grid=VoxelGrid.from_bounds((-32.0, -32.0, -4.0), (32.0, 32.0, 4.0), shape=(256, 256, 32)),
         point_dim=32,
         backbone=BackboneConfig(dims=(64, 128), heads=(2, 4), depths=(1, 2), mlp_ratio=2.0),
-        codebook=CodebookConfig(dim=64, warm_up=1000),
+        codebook=CodebookConfig(dim=64, warm_up=1000, empty_columns="reserved"),
         skipping=SkippingConfig(pool=4, resolution="cell", noise=False),
-        rendering=RenderingConfig(training_mask="union", depth="median"),
+        rendering=RenderingConfig(depth="median"),
         losses=LossConfig(occupied_weight=5.0, termination=1.0),
     )
     world_model = WorldModelConfig(tokens=(32, 32), unet=unet, token_frame="reference")
@@ -60,7 +60,7 @@ def tiny() -> ModelConfig:
         backbone=BackboneConfig(dims=(16, 32), heads=(2, 4), depths=(2, 2), window=4),
         codebook=CodebookConfig(codes=32, dim=32, start_from_data=True),
         skipping=SkippingConfig(pool=4),
-        rendering=RenderingConfig(step_m=0.2, max_samples=48, training_mask="union"),
+        rendering=RenderingConfig(step_m=0.2, max_samples=48),
         losses=LossConfig(occupied_weight=20.0),
     )
     world_model = WorldModelConfig(vocabulary=32, tokens=(16, 16), frames=4, past_frames=2, unet=unet)

@@ -11,9 +11,9 @@ import pytest
 from copilot4d import load_forecaster
 from copilot4d.baselines import BASELINES
 from copilot4d.errors import ForecastError, UsageError
-from copilot4d.forecast import continue_motion
 from copilot4d.forecaster import Forecaster
 from copilot4d.geometry import Rays, Sweep, se3
+from copilot4d.geometry.motion import continue_motion
 from tests.support.scenes import make_drive
 
 NAMES = sorted(BASELINES)

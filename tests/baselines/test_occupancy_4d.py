@@ -45,7 +45,7 @@ def occupied(past: PastVoxels, config: Occupancy4dConfig) -> set[tuple[int, int,
 def test_the_past_is_seen_in_the_newest_sweeps_frame():
     older = sweep_at(se3.from_yaw(0, (100, 50, 7)), [(5.2, 1.1, -1.0), (5.3, 1.2, -1.0)], 0.0)
     # 2 m forward and a quarter turn to the left: what was 5.2 ahead and 1.1 left is now 1.1 ahead and 3.2 to the right.
-    newest = sweep_at(se3.from_yaw(np.pi / 2, (102, 50, 7)), [(-3.9, 0.3, 1.6), (40.0, 0, 0), (np.nan, 0, 0)], 0.6)
+    newest = sweep_at(se3.from_yaw(np.pi / 2, (102, 50, 7)), [(-3.9, 0.3, 1.6), (40.0, 0, 0)], 0.6)
     past = past_voxels([older, newest], TINY)
     there = TINY.grid.index_of(np.array([1.1, -3.2, -1.0]))
     here = TINY.grid.index_of(np.array([-3.9, 0.3, 1.6]))

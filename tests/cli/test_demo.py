@@ -11,7 +11,8 @@ from copilot4d.cli.demo import MARKER
 from copilot4d.cli.main import main
 from copilot4d.datasets.folder_writer import write_folder
 from copilot4d.errors import UsageError
-from copilot4d.forecast import load_forecaster
+from copilot4d.forecaster import PlainForecaster
+from copilot4d.forecasting.load import load_forecaster
 from tests.support.scenes import make_drive
 
 
@@ -47,7 +48,7 @@ def test_without_shipped_weights_it_says_so_and_shows_the_best_baseline(log, tmp
     def no_weights(name):
         raise UsageError(f"no {name} here")
 
-    monkeypatch.setattr("copilot4d.model_folder.shipped_model", no_weights)
+    monkeypatch.setattr("copilot4d.checkpoints.model_folder.shipped_model", no_weights)
     out = tmp_path / "demo"
     assert main(["demo", "--data", str(log), "--out", str(out)]) == 0
     assert "no trained weights (mini)" in capsys.readouterr().out
@@ -58,14 +59,14 @@ def test_without_shipped_weights_it_says_so_and_shows_the_best_baseline(log, tmp
 
 
 def test_with_weights_the_page_names_the_model(log, tmp_path, capsys, monkeypatch):
-    class Model:
+    class Model(PlainForecaster):
         name = "mini"
         limits = "mini knows 64 m x 64 m."
 
         def forecast(self, past, future_poses, rays=None, **sampling):
             return load_forecaster("copy_last").forecast(past, future_poses, rays, **sampling)
 
-    monkeypatch.setattr("copilot4d.model_folder.shipped_model", lambda name: tmp_path)
+    monkeypatch.setattr("copilot4d.checkpoints.model_folder.shipped_model", lambda name: tmp_path)
     monkeypatch.setattr(
         "copilot4d.cli.demo.load_forecaster", lambda name: Model() if name == "mini" else load_forecaster(name)
     )

@@ -15,12 +15,12 @@ from copilot4d.cli.demo_page import viewer_of
 from copilot4d.cli.demo_questions import PlannedFuture, Question, log_questions
 from copilot4d.datasets import open_dataset
 from copilot4d.datasets.folder_writer import write_folder
-from copilot4d.forecaster import Forecast
+from copilot4d.forecaster import Forecast, PlainForecaster
 from copilot4d.geometry import Sweep, se3
 from tests.support.scenes import make_drive
 
 
-class Oracle:
+class Oracle(PlainForecaster):
     """Knows the truth of every pose, times a factor on each range; remembers how it was asked."""
 
     def __init__(self, truth: dict[bytes, Sweep], factor: float = 1.0) -> None:

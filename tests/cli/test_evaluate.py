@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -165,3 +168,43 @@ def test_out_is_looked_at_before_the_work(kitti, tmp_path, capsys):
 def test_the_real_fixture_has_no_complete_window(tmp_path, capsys):
     assert evaluate(real_data("fixtures", "kitti_odometry"), tmp_path / "s.json") == 1
     assert "missing" in plain(capsys.readouterr().err)
+
+
+def start_evaluation(data: Path, out: Path) -> subprocess.Popen[str]:
+    """On the command line, and so slow that it is still at work when it is looked at."""
+    program = (
+        "import sys, time\n"
+        "from copilot4d.baselines import CopyLast\n"
+        "from copilot4d.cli.main import main\n"
+        "forecast = CopyLast.forecast\n"
+        "def slow(*given, **named):\n"
+        "    print('forecasting', flush=True)\n"
+        "    time.sleep(0.5)\n"
+        "    return forecast(*given, **named)\n"
+        "CopyLast.forecast = slow\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    words = ["evaluate", "--model", "copy_last", "--data", str(data), "--setting", "1s", "--out", str(out)]
+    process = subprocess.Popen([sys.executable, "-c", program, *words], stdout=subprocess.PIPE, text=True)
+    seen = 0
+    while seen < 3:  # at least two windows are scored
+        line = process.stdout.readline()
+        assert line, "the evaluation ended before it began"
+        seen += "forecasting" in line
+    return process
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no locks and no SIGTERM there")
+def test_a_second_evaluation_into_one_file_says_who_holds_it_and_sigterm_keeps_the_work(kitti, tmp_path, capsys):
+    out = tmp_path / "scores.json"
+    first = start_evaluation(kitti, out)
+    try:
+        assert evaluate(kitti, out) == 2
+        assert f"another evaluation (process {first.pid}) writes this file" in plain(capsys.readouterr().err)
+        first.terminate()
+        assert first.wait(timeout=60) == 130
+    finally:
+        first.kill()
+    assert (tmp_path / "scores.json.partial").is_file()
+    assert evaluate(kitti, out, "--every", "1") == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["scores.json"]

@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 import torch
 
+from copilot4d.checkpoints.load_tokenizer import load_tokenizer
+from copilot4d.checkpoints.pretrained import ModelCard, save_pretrained
 from copilot4d.cli.main import main
 from copilot4d.config import to_mapping
 from copilot4d.datasets import open_dataset
 from copilot4d.datasets.folder_writer import write_folder
 from copilot4d.presets import tiny
 from copilot4d.tokenizer import Tokenizer
+from copilot4d.tokenizer.codebook import EMPTY_TOKEN
 from copilot4d.tokenizer.reconstruction import clean_sweep
-from copilot4d.training.pretrained import ModelCard, save_pretrained
 from tests.support.scenes import make_drive
-from tests.tokenizer.clouds import tiny_tokenizer
+from tests.tokenizer.clouds import sweep_of, tiny_tokenizer
 
 CARD = ModelCard(
     title="tiny", summary="Random weights.", trained_on=["nothing"], steps=0, samples=0, training_s=0.0, hardware="none"
@@ -56,7 +58,7 @@ def usage_by_hand(tokenizer: Tokenizer, place: Path, frames: list[tuple[str, int
 
 
 def test_codes_are_counted_over_the_scored_sweeps_or_over_all(place, tmp_path, capsys):
-    from copilot4d.training.load_tokenizer import load_tokenizer
+    from copilot4d.checkpoints.load_tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(place / "model").tokenizer
     assert tokenizer.config == tiny().tokenizer
@@ -98,3 +100,11 @@ def test_numbers_that_make_no_sense_are_refused(words, place, tmp_path, capsys):
     assert main([str(word) for word in given]) == 2
     assert "at least 1" in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
+
+
+def test_the_tokenizer_that_comes_with_the_package_is_found_by_its_name():
+    loaded = load_tokenizer("street_tokenizer")
+    assert loaded.tokenizer.config.codebook.empty_columns == "reserved"
+    assert loaded.tokenizer.config.rendering.training_mask == "union"
+    empty = loaded.tokenizer.encode([sweep_of(np.zeros((0, 3)))])
+    assert (empty == EMPTY_TOKEN).all()

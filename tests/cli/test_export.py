@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from copilot4d import load_forecaster, presets
+from copilot4d.checkpoints.checkpoint import CheckpointStore, RunIdentity
+from copilot4d.checkpoints.depth_parts import DEPTH_SELECTOR, save_depth_selector
+from copilot4d.checkpoints.load_tokenizer import load_tokenizer, tokenizer_sha256
+from copilot4d.checkpoints.pretrained import ModelCard
 from copilot4d.cli.main import main
 from copilot4d.config import to_mapping
-from copilot4d.model_folder import COPY_GATE, save_copy_gate
-from copilot4d.model_forecaster import ModelForecaster
+from copilot4d.forecasting.copilot4d import Copilot4D
 from copilot4d.tokenizer import Tokenizer
-from copilot4d.training.checkpoint import CheckpointStore, RunIdentity
-from copilot4d.training.load_tokenizer import tokenizer_sha256
-from copilot4d.training.pretrained import ModelCard
 from copilot4d.world_model import WorldModel
-from tests.support.gates import always
+from tests.support.selectors import always
 
 
 @pytest.fixture(scope="module")
@@ -42,16 +42,24 @@ def runs(tmp_path_factory):
         save(name, "tokenizer", model, {"tokenizer": to_mapping(model.config)}, {})
     made_by = {"tokenizer_sha256": tokenizer_sha256(tokenizer)}
     save("world", "world_model", world_model, {"world_model": to_mapping(world_model.config)}, made_by)
-    return root, ModelForecaster(tokenizer, world_model)
+    return root, Copilot4D(tokenizer, world_model)
 
 
 def test_what_to_export_must_be_said_and_only_once(runs, tmp_path, capsys):
     root, _ = runs
-    one, both = ["--tokenizer", str(root / "tokenizer")], ["--occupancy-4d", str(root / "world")]
+    one, both = ["--world-model", str(root / "world")], ["--occupancy-4d", str(root / "world")]
     for words, said in ((one, "needs --tokenizer and --world-model"), ([*one, *both], "give either")):
         assert main(["export", *words, "--out", str(tmp_path / "out")]) == 2
         assert said in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "out").exists()
+
+
+def test_a_tokenizer_alone_makes_the_same_tokens_as_its_run(runs, tmp_path, capsys):
+    root, _ = runs
+    place = root / "tokenizer"
+    assert main(["export", "--tokenizer", str(place), "--out", str(tmp_path / "alone")]) == 0
+    assert "evaluate-tokenizer" in capsys.readouterr().out
+    assert load_tokenizer(tmp_path / "alone").sha256 == load_tokenizer(place).sha256
 
 
 def export(root, out, *extra, tokenizer="tokenizer"):
@@ -84,21 +92,21 @@ def test_two_runs_become_one_model(runs, tmp_path, capsys):
     assert f"--model {tmp_path / 'mine'}" in capsys.readouterr().out
 
 
-def test_a_run_s_copy_gate_goes_along(runs, tmp_path):
+def test_a_run_s_depth_selector_goes_along(runs, tmp_path):
     root, expected = runs
     trained = ModelCard(
         title="g", summary="s", trained_on=["x"], steps=70, samples=900, training_s=60.0, hardware="none"
     )
-    save_copy_gate(root / "world" / COPY_GATE, always("recent"), trained)
+    save_depth_selector(root / "world" / DEPTH_SELECTOR, always("recent"), trained)
     try:
         assert export(root, tmp_path / "mine") == 0
     finally:
-        shutil.rmtree(root / "world" / COPY_GATE)
+        shutil.rmtree(root / "world" / DEPTH_SELECTOR)
     loaded = load_forecaster(tmp_path / "mine")
-    assert loaded.copy_gate is not None
-    assert loaded.without_copying().fingerprint == expected.fingerprint
-    assert "70 steps, 900 samples" in (tmp_path / "mine" / COPY_GATE / "README.md").read_text()
-    # from a model folder, its gate goes along too
+    assert loaded.depth_selector is not None
+    assert loaded.tokens_only().fingerprint == expected.fingerprint
+    assert "70 steps, 900 samples" in (tmp_path / "mine" / DEPTH_SELECTOR / "README.md").read_text()
+    # from a model folder, its selector goes along too
     again = [
         "--tokenizer",
         str(tmp_path / "mine" / "tokenizer"),

@@ -82,3 +82,17 @@ def test_a_data_error_survives_a_worker_process():
     again = copy.copy(error)  # the way exceptions travel between processes: through __reduce__
     assert str(again) == str(error)
     assert again.field == "points"
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["train", "copy-gate", "--model", "runs/world"], "copilot4d train depth-selector"),
+        (["evaluate", "--model", "mini", "--no-copy-path"], "--no-depth-selection"),
+        (["forecast", "--copy-path=True"], "--depth-selection"),
+        (["train", "depth-selector", "--second-opinion", "occupancy_4d"], "--occupancy"),
+    ],
+)
+def test_former_verbs_and_flags_answer_with_the_new_name(words, answer, capsys):
+    assert cli.main(words) == 2
+    assert answer in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from dataclasses import replace
@@ -13,6 +14,9 @@ import torch
 
 from copilot4d import load_forecaster, open_dataset, presets
 from copilot4d.baselines.occupancy_4d import Occupancy4d, occupancy_4d_preset
+from copilot4d.checkpoints.depth_parts import depth_parts_in, save_occupancy
+from copilot4d.checkpoints.model_folder import ModelCards, save_model
+from copilot4d.checkpoints.pretrained import ModelCard
 from copilot4d.cli.forecast_files import note_of
 from copilot4d.cli.main import main
 from copilot4d.datasets.folder_writer import write_kitti
@@ -20,12 +24,10 @@ from copilot4d.datasets.point_files import read_points
 from copilot4d.datasets.windows import read_clip, window_at
 from copilot4d.evaluation import ScoreFile
 from copilot4d.geometry import Sweep
-from copilot4d.model_folder import ModelCards, copy_parts_in, save_model, save_second_opinion
 from copilot4d.tokenizer import Tokenizer
-from copilot4d.training.pretrained import ModelCard
 from copilot4d.world_model import WorldModel
+from tests.checkpoints.test_model_folder import card
 from tests.support.scenes import make_drive
-from tests.test_model_folder import card
 
 
 @pytest.fixture(scope="module")
@@ -89,10 +91,10 @@ def test_pictures_compare_a_model_with_the_truth_as_far_as_it_sees():
     near = np.array([[3.0, 4.0, 0.0], [-15.0, 15.9, 1.0]], dtype=np.float32)
     far = np.array([[40.0, 0.0, 0.0], [0.0, -16.1, 0.0]], dtype=np.float32)
     shifted = near + np.array([0.1, 0.0, 0.0], dtype=np.float32)
-    foreseen = Sweep(points=np.concatenate([shifted, far[:1] + 9]), world_from_lidar=np.eye(4), timestamp_ns=0)
+    predicted = Sweep(points=np.concatenate([shifted, far[:1] + 9]), world_from_lidar=np.eye(4), timestamp_ns=0)
     true = Sweep(points=np.concatenate([near, far]), world_from_lidar=np.eye(4), timestamp_ns=0)
-    assert note_of(foreseen, true, 16.0) == "Chamfer 0.01 m² in ±16 m"
-    assert float(note_of(foreseen, true, None).split()[1]) > 10
+    assert note_of(predicted, true, 16.0) == "Chamfer 0.01 m² in ±16 m"
+    assert float(note_of(predicted, true, math.inf).split()[1]) > 10
 
 
 def test_evaluate_tells_of_several_futures(kitti, model, tmp_path, capsys):
@@ -136,22 +138,33 @@ def test_wrong_numbers_are_refused(verb, kitti, model, tmp_path, capsys):
         assert flag in capsys.readouterr().err
 
 
-def test_a_gate_is_learned_into_the_model_and_can_be_left_out(kitti, model, tmp_path, capsys):
-    copying = tmp_path / "copying"
-    shutil.copytree(model, copying)
-    learn = ["train", "copy-gate", "--model", str(copying), "--data", str(kitti), "--settings", "1s", "--steps", "300"]
+def test_a_selector_is_trained_into_the_model_and_can_be_left_out(kitti, model, tmp_path, capsys):
+    selecting = tmp_path / "selecting"
+    shutil.copytree(model, selecting)
+    learn = [
+        "train",
+        "depth-selector",
+        "--model",
+        str(selecting),
+        "--data",
+        str(kitti),
+        "--settings",
+        "1s",
+        "--steps",
+        "300",
+    ]
     learn += ["--forecasts", "5", "--sampling-steps", "2", "--rays-per-frame", "400", "--device", "cpu"]
     assert main(learn) == 0
     said = capsys.readouterr().out
-    by_gate, imagined, measured = map(float, re.findall(r"(\d+\.\d+)(?: m2 with| by)", said))
-    assert by_gate < imagined  # a fog that learned nothing; the street of this drive stands still
-    assert by_gate < 1.2 * measured
-    assert load_forecaster(copying).copy_gate is not None
-    assert "copy gate" in (copying / "copy_gate" / "README.md").read_text()
+    by_selector, rendered, measured = map(float, re.findall(r"(\d+\.\d+)(?: m2)? with", said))
+    assert by_selector < rendered  # a fog that learned nothing; the street of this drive stands still
+    assert by_selector < 1.2 * measured
+    assert load_forecaster(selecting).depth_selector is not None
+    assert "depth selector" in (selecting / "depth_selector" / "README.md").read_text()
     words = [
         "evaluate",
         "--model",
-        str(copying),
+        str(selecting),
         "--data",
         str(kitti),
         "--setting",
@@ -162,47 +175,47 @@ def test_a_gate_is_learned_into_the_model_and_can_be_left_out(kitti, model, tmp_
         "2",
     ]
     words += ["--roi-half", "16", "--device", "cpu"]
-    assert main([*words, "--out", str(tmp_path / "copying.json")]) == 0
-    assert main([*words, "--out", str(tmp_path / "alone.json"), "--no-copy-path"]) == 0
-    with_gate, alone = (ScoreFile.read(tmp_path / f"{name}.json") for name in ("copying", "alone"))
-    assert with_gate.options["copy_path"] is True
-    assert "copy_path" not in alone.options
-    assert with_gate.metrics["chamfer_roi"] < alone.metrics["chamfer_roi"]
+    assert main([*words, "--out", str(tmp_path / "selecting.json")]) == 0
+    assert main([*words, "--out", str(tmp_path / "alone.json"), "--no-depth-selection"]) == 0
+    with_selector, alone = (ScoreFile.read(tmp_path / f"{name}.json") for name in ("selecting", "alone"))
+    assert with_selector.options["depth_selection"] is True
+    assert "depth_selection" not in alone.options
+    assert with_selector.metrics["chamfer_roi"] < alone.metrics["chamfer_roi"]
 
 
-def test_a_gate_is_learned_with_a_second_opinion_which_goes_along(kitti, model, tmp_path, capsys):
-    heard, opinion = tmp_path / "heard", tmp_path / "opinion"
-    shutil.copytree(model, heard)
+def test_a_selector_is_trained_with_an_occupancy_network_which_goes_along(kitti, model, tmp_path, capsys):
+    both, occupancy = tmp_path / "both", tmp_path / "network"
+    shutil.copytree(model, both)
     network = Occupancy4d(occupancy_4d_preset("tiny"))
-    save_second_opinion(opinion, network, card("an occupancy network"))
-    learn = ["train", "copy-gate", "--model", str(heard), "--data", str(kitti), "--settings", "1s", "--steps", "20"]
+    save_occupancy(occupancy, network, card("an occupancy network"))
+    learn = ["train", "depth-selector", "--model", str(both), "--data", str(kitti), "--settings", "1s", "--steps", "20"]
     learn += ["--forecasts", "4", "--sampling-steps", "2", "--rays-per-frame", "200", "--device", "cpu"]
-    assert main([*learn, "--second-opinion", str(tmp_path / "nowhere")]) == 2
+    assert main([*learn, "--occupancy", str(tmp_path / "nowhere")]) == 2
     assert "no such folder" in capsys.readouterr().err
-    assert main([*learn, "--second-opinion", str(opinion)]) == 0
-    first = load_forecaster(heard)
-    assert first.copy_gate.config.hears_second_opinion
+    assert main([*learn, "--occupancy", str(occupancy)]) == 0
+    first = load_forecaster(both)
+    assert first.depth_selector.config.needs_occupancy_depths
     for name, weight in network.state_dict().items():
-        torch.testing.assert_close(first.second_opinion.state_dict()[name], weight)
-    shutil.rmtree(opinion)  # the model has its own copy, and learns with it again unless told otherwise
+        torch.testing.assert_close(first.occupancy.state_dict()[name], weight)
+    shutil.rmtree(occupancy)  # the model has its own copy, and learns with it again unless told otherwise
     assert main([*learn, "--seed", "1"]) == 0
-    again = load_forecaster(heard)
-    assert again.copy_gate.config.hears_second_opinion
+    again = load_forecaster(both)
+    assert again.depth_selector.config.needs_occupancy_depths
     assert again.fingerprint != first.fingerprint
-    elsewhere = tmp_path / "elsewhere" / "copy_gate"  # a gate is never written without the opinion that it hears
+    elsewhere = tmp_path / "elsewhere" / "depth_selector"  # never without the network that it needs
     assert main([*learn, "--out", str(elsewhere)]) == 0
-    assert copy_parts_in(elsewhere.parent).second_opinion is not None
+    assert depth_parts_in(elsewhere.parent).occupancy is not None
     out = tmp_path / "shared"
-    words = ["--tokenizer", str(heard / "tokenizer"), "--world-model", str(heard / "world_model"), "--out", str(out)]
+    words = ["--tokenizer", str(both / "tokenizer"), "--world-model", str(both / "world_model"), "--out", str(out)]
     assert main(["export", *words]) == 0
     assert load_forecaster(out).fingerprint == again.fingerprint
-    assert "voxels of 50 x 50 x 50 cm" in (out / "second_opinion" / "README.md").read_text()
+    assert "voxels of 50 x 50 x 50 cm" in (out / "occupancy" / "README.md").read_text()
 
 
 def test_a_4d_occ_can_be_read_by_medians_and_nothing_else_can(kitti, model, tmp_path, capsys):
     place = tmp_path / "occupancy"
     network = Occupancy4d(replace(occupancy_4d_preset("tiny"), future_frames=5))
-    save_second_opinion(place, network, card("an occupancy network"))
+    save_occupancy(place, network, card("an occupancy network"))
     words = ["evaluate", "--data", str(kitti), "--setting", "1s", "--limit", "1", "--roi-half", "16", "--device", "cpu"]
     made = {}
     for depth in ("expected", "median"):
@@ -217,13 +230,13 @@ def test_a_4d_occ_can_be_read_by_medians_and_nothing_else_can(kitti, model, tmp_
         assert "--depth says how the densities of a 4D-Occ are read" in capsys.readouterr().err
 
 
-def test_a_gate_cannot_be_learned_from_too_little_or_for_a_baseline(kitti, model, capsys):
-    words = ["train", "copy-gate", "--data", str(kitti), "--settings", "1s", "--device", "cpu"]
+def test_a_selector_cannot_be_trained_from_too_little_or_for_a_baseline(kitti, model, capsys):
+    words = ["train", "depth-selector", "--data", str(kitti), "--settings", "1s", "--device", "cpu"]
     assert main([*words, "--model", str(model), "--forecasts", "1"]) == 2
     assert "one forecast of the 1s setting is not enough" in capsys.readouterr().err
     assert main([*words, "--model", str(model), "--forecasts", "5", "5"]) == 2
     assert "--forecasts takes one number for all settings or one for each of 1s; got 2" in capsys.readouterr().err
     assert main([*words, "--model", str(model), "--rays-per-frame", "0"]) == 2
     assert main([*words, "--model", "ray_tracing"]) == 2
-    assert "nothing to copy into" in capsys.readouterr().err
-    assert not (model / "copy_gate").exists()
+    assert "no rendered depths to choose" in capsys.readouterr().err
+    assert not (model / "depth_selector").exists()

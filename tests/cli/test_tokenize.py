@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from copilot4d.checkpoints.checkpoint import CheckpointStore, RunIdentity
+from copilot4d.checkpoints.load_tokenizer import load_tokenizer, tokenizer_sha256
+from copilot4d.checkpoints.pretrained import KIND, VERSION, ModelCard, save_pretrained
+from copilot4d.checkpoints.sealed_folder import seal
 from copilot4d.cli.main import main
 from copilot4d.config import to_mapping
 from copilot4d.datasets import open_dataset
@@ -19,11 +23,8 @@ from copilot4d.geometry import se3
 from copilot4d.presets import tiny
 from copilot4d.tokenizer.reconstruction import clean_sweep
 from copilot4d.tokenizer.tokenizer import Tokenizer
-from copilot4d.training.checkpoint import CheckpointStore, RunIdentity
-from copilot4d.training.load_tokenizer import load_tokenizer, tokenizer_sha256
-from copilot4d.training.pretrained import ModelCard, save_pretrained
-from copilot4d.training.token_cache import open_token_cache
-from copilot4d.training.token_clips import TokenClips
+from copilot4d.tokens.token_cache import open_token_cache
+from copilot4d.tokens.token_clips import TokenClips
 from tests.support.scenes import make_drive
 from tests.training.processes import run_ranks
 
@@ -169,6 +170,7 @@ def test_shared_folders_of_other_models_and_damaged_ones_are_refused(place, tmp_
     (tmp_path / "t" / "manifest.json").unlink()
     stated = json.loads((tmp_path / "t" / "config.json").read_text())
     (tmp_path / "t" / "config.json").write_text(json.dumps({**stated, "kind": "world_model"}))
+    seal(tmp_path / "t", kind=KIND, version=VERSION, content={"kind": "world_model"})
     with pytest.raises(DataError, match="expected 'tokenizer', found 'world_model'"):
         load_tokenizer(tmp_path / "t")
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 import yaml
 
+from copilot4d.checkpoints.load_world_model import load_world_model
+from copilot4d.checkpoints.pretrained import ModelCard, save_pretrained
 from copilot4d.cli.main import main
 from copilot4d.cli.train_world_model import Options, choose_clips, world_model_config
 from copilot4d.config import to_mapping
 from copilot4d.datasets import write_folder
 from copilot4d.errors import UsageError
-from copilot4d.training.load_world_model import load_world_model
-from copilot4d.training.pretrained import ModelCard, save_pretrained
 from copilot4d.world_model import WorldModel
 from tests.support.scenes import make_drive
 from tests.tokenizer.clouds import tiny_tokenizer

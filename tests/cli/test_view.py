@@ -63,7 +63,7 @@ def test_the_shipped_model_imagines_unless_it_is_not_there(log, monkeypatch, cap
 
     def load(options):
         loaded.append(options.model)
-        return SimpleNamespace(limits="It sees 3 m.")
+        return SimpleNamespace(limits="It sees 3 m.", region_half_m=32.0)
 
     monkeypatch.setattr("copilot4d.studio.server.serving", serving)
     monkeypatch.setattr(view, "_wait", lambda: None)

@@ -31,9 +31,7 @@ TREES = {
         for suffix in SUFFIXES
     },
 }
-damage_settings = settings(
-    deadline=None, derandomize=True, max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), database=None
-)
+damage_settings = settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 
 WORDS = st.sampled_from(
     [

@@ -253,7 +253,9 @@ def test_bad_descriptions_are_named(tmp_path, changes, message):
         list(open_dataset(tmp_path / "a")["a"])
 
 
-@pytest.mark.parametrize("text", ["", "- a", "version: [", "!!python/object/apply:os.system ['true']", "a: 2001-99-99"])
+@pytest.mark.parametrize(
+    "text", ["", "- a", "version: [", "!!python/object/apply:os.system ['true']", "a: !!timestamp 2001-99-99"]
+)
 def test_what_is_no_description(tmp_path, text):
     write_folder(small_drive(), tmp_path / "a")
     (tmp_path / "a" / "copilot4d.yaml").write_text(text)

@@ -20,14 +20,6 @@ def test_ranges_are_measured_from_each_rays_own_origin():
     assert cloud.origins == ((0.0, 0.0, 1.0), (2.0, 0.0, 0.0))
 
 
-def test_nan_points_are_counted_and_do_not_spoil_the_ranges():
-    cloud = read_cloud(4, sweep([[3, 4, 0], [np.nan, 0, 0], [np.inf, 1, 1]]))
-    assert (cloud.points, cloud.not_finite, cloud.range_max) == (3, 2, 5.0)
-    (finding,) = check_clouds("d", [cloud])
-    assert finding.code == "points-not-finite"
-    assert "2 of 3 points in frame 4" in finding.evidence
-
-
 def test_empty_and_padded_sweeps():
     empty = read_cloud(1, sweep(np.zeros((10, 3))))
     padded = read_cloud(2, sweep(np.concatenate([np.zeros((10, 3)), np.full((90, 3), 6.0)])))

@@ -141,15 +141,6 @@ def test_a_vehicle_that_stands_is_not_blamed():
     assert [f.code for f in report.findings if f.severity == "problem"] == []
 
 
-def test_nan_points_in_memory_are_found():
-    def spoil(points):
-        spoilt = points.copy()
-        spoilt[::100] = np.nan
-        return spoilt
-
-    assert [f.code for f in found(with_points(LOG, spoil))] == ["points-not-finite"]
-
-
 def test_logs_of_no_and_of_one_sweep_are_examined_too():
     one = examine_drive(LOG[:1])
     assert "only one sweep" in one.poses.verdict

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from copilot4d.baselines import CopyLast
+from copilot4d.forecaster import ImaginedFrame
 from copilot4d.geometry import Sweep
-from copilot4d.imagination import ImaginedFrame
 
 
 class Dreamer(CopyLast):

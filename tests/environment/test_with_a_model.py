@@ -10,7 +10,7 @@ import torch
 
 from copilot4d import presets
 from copilot4d.environment import ActionRefusedError, WorldModelEnv
-from copilot4d.model_forecaster import ModelForecaster
+from copilot4d.forecasting.copilot4d import Copilot4D
 from copilot4d.tokenizer import Tokenizer
 from copilot4d.world_model import WorldModel
 from tests.environment.test_env import same, shown
@@ -29,7 +29,7 @@ def model(request):
         tokenizer.coarse_branch.linear.bias.fill_(0.0)
         tokenizer.codebook.weight.mul_(20.0)
         tokenizer.feature_grid.occupancy.weight.mul_(60.0)
-    return ModelForecaster(tokenizer, WorldModel(replace(config.world_model, token_frame=request.param)))
+    return Copilot4D(tokenizer, WorldModel(replace(config.world_model, token_frame=request.param)))
 
 
 def begun(model, seed=3):

@@ -9,11 +9,11 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from copilot4d.errors import DataError
-from copilot4d.forecaster import Forecast
+from copilot4d.forecaster import Forecast, PlainForecaster
 from copilot4d.geometry import Drive, Rays, Sweep
 
 
-class Oracle:
+class Oracle(PlainForecaster):
     """Looks up the true sweep at each future pose (or `lag` frames earlier), then changes its depths by `change`."""
 
     name = "oracle"

@@ -85,6 +85,35 @@ def test_foreign_and_damaged_content_is_refused(tmp_path, change, message):
         ScoreFile.read(path)
 
 
+DIGITS = "1" * 400
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("drives", "[null]"), ("drives", "[1]"), ("seconds", DIGITS), ("frames_scored", DIGITS),
+        ("seconds", "1" * 5000),
+        ("pooled", f'{{"roi_l1_median": {DIGITS}}}'), ("metrics", f'{{"chamfer": {DIGITS}}}'),
+    ],
+)  # fmt: skip
+def test_numbers_of_hundreds_of_digits_and_drives_without_names_are_refused(tmp_path, field, value):
+    path = scores().write(tmp_path / "s.json")
+    content = json.loads(path.read_text())
+    content[field] = "PLACE"
+    path.write_text(json.dumps(content).replace('"PLACE"', value))
+    with pytest.raises(DataError):
+        ScoreFile.read(path)
+
+
+def test_a_metric_of_400_digits_is_refused(tmp_path):
+    path = scores().write(tmp_path / "s.json")
+    content = json.loads(path.read_text())
+    content["metrics"]["chamfer"] = int(DIGITS)
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"metrics\.chamfer.*1e300"):
+        ScoreFile.read(path)
+
+
 def test_missing_fields_files_and_folders(tmp_path):
     path = scores().write(tmp_path / "s.json")
     content = json.loads(path.read_text())

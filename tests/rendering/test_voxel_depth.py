@@ -167,3 +167,28 @@ def test_logits_of_another_grid_and_missing_steps_are_refused():
         voxel_depths(torch.zeros(1, 4, 6, 2, 2, 1, 9), rays, first(rays), GRID)
     with pytest.raises(UsageError, match="step of time"):
         voxel_depths(logits_of(), rays, torch.zeros(2, dtype=torch.int64), GRID)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_without_gradients_rays_see_the_same_to_the_last_bit(threads):
+    generator = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(logits_of(steps=3, scenes=2).shape, generator=generator) - 3
+    count = 5000  # more than one part, and enough for two threads
+    directions = torch.randn(count, 3, generator=generator)
+    rays = RayBatch(
+        origins=3 * torch.randn(count, 3, generator=generator),
+        directions=directions / directions.norm(dim=1, keepdim=True),
+        scenes=torch.arange(count) % 2,
+    )
+    steps = torch.arange(count) % 3
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        seen = voxel_depths(logits, rays, steps, GRID)
+    finally:
+        torch.set_num_threads(before)
+    with_gradients = voxel_depths(logits.requires_grad_(), rays, steps, GRID)
+    assert with_gradients.expected_m.requires_grad
+    for value, other in zip(seen, with_gradients, strict=True):
+        assert torch.equal(value, other)
+    assert 0.1 < (seen.opacity > 0.5).float().mean() < 0.9

@@ -14,6 +14,7 @@ from copilot4d.datasets import write_folder
 from copilot4d.errors import ProtocolError
 from copilot4d.evaluation import Protocol, evaluate_dataset
 from copilot4d.evaluation.scores import ReferenceScore
+from copilot4d.forecaster import PlainForecaster
 from tests.results.test_render import scores
 from tests.support.scenes import make_drive
 
@@ -68,7 +69,7 @@ def test_the_scored_frames_are_forecast_again_with_their_options():
     drive = make_drive(20, rings=6, azimuths=40)
     seen = {}
 
-    class Model:
+    class Model(PlainForecaster):
         name = "model"
 
         def forecast(self, past, future_poses, rays=None, **options):

@@ -11,11 +11,11 @@ import pytest
 import torch
 from causes import explain
 
+from copilot4d.checkpoints.load_tokenizer import LoadedTokenizer
 from copilot4d.datasets.windows import read_clip, window_at
 from copilot4d.errors import ForecastError, UsageError
 from copilot4d.evaluation import Protocol, evaluate_dataset
 from copilot4d.evaluation.true_rays import true_frame
-from copilot4d.training.load_tokenizer import LoadedTokenizer
 from tests.support.scenes import make_drive
 
 
@@ -32,16 +32,19 @@ class PerfectTokenizer:
         return sweeps
 
     def decode(self, tokens):
-        return tokens[0].points.astype(np.float64)
+        return [sweep.points.astype(np.float64) for sweep in tokens]
 
     def render(self, scene, rays, seed):
         (rays,) = rays
-        seen = scene - rays.origins[0]
+        (points,) = scene
+        seen = points - rays.origins[0]
         depths = np.linalg.norm(seen, axis=-1)
         nearest = np.concatenate(
             [(part @ (seen / depths[:, None]).T).argmax(axis=1) for part in np.array_split(rays.directions, 16)]
         )
-        return SimpleNamespace(answered_m=torch.from_numpy(depths[nearest]))
+        answered_m = torch.from_numpy(depths[nearest])
+        full = torch.ones_like(answered_m)
+        return SimpleNamespace(answered_m=answered_m, opacity=full, returned=full.bool(), exit_m=answered_m)
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ import numpy as np
 
 from copilot4d.datasets import Dataset
 from copilot4d.errors import DataError
+from copilot4d.forecaster import ImaginedFrame, PlainForecaster
 from copilot4d.geometry import Sweep
-from copilot4d.imagination import ImaginedFrame
 from copilot4d.studio.library import Library
 from tests.support.scenes import make_drive
 
 
-class Scripted:
+class Scripted(PlainForecaster):
     """Imagines the newest sweep again, shifted by a random number that depends on (seed, future, frame) alone."""
 
     name = "scripted"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from copilot4d import load_forecaster, presets
-from copilot4d.model_forecaster import ModelForecaster
+from copilot4d.forecasting.copilot4d import Copilot4D
 from copilot4d.studio.library import Library
 from copilot4d.studio.plan import Plan
 from copilot4d.studio.session import Session
@@ -21,7 +21,7 @@ from tests.studio.scripted import ToyLibrary, toy_dataset
 def session(tmp_path):
     config = presets.tiny()
     torch.manual_seed(5)
-    model = ModelForecaster(Tokenizer(config.tokenizer), WorldModel(config.world_model))
+    model = Copilot4D(Tokenizer(config.tokenizer), WorldModel(config.world_model))
     worker = Worker(settle_s=0.0)
     made = Session(ToyLibrary(toy_dataset(tmp_path), model), worker, model="scripted")
     made.open("toy")
@@ -49,7 +49,7 @@ def test_a_plan_gives_the_models_own_forecast(session):
 
 def test_a_window_can_say_how_far_a_model_sees_once_it_is_loaded():
     config = presets.tiny()
-    model = ModelForecaster(Tokenizer(config.tokenizer), WorldModel(config.world_model), name="toy")
+    model = Copilot4D(Tokenizer(config.tokenizer), WorldModel(config.world_model), name="toy")
     library = Library(models=("toy", "copy_last"), load=lambda name: model if name == "toy" else load_forecaster(name))
     assert library.limits("toy") == ""
     for name in ("toy", "copy_last"):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from copilot4d.checkpoints.model_folder import shipped_model
 from copilot4d.errors import UsageError
-from copilot4d.model_folder import shipped_model
 
 
 def shipped_mini() -> Path:

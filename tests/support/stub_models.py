@@ -78,7 +78,7 @@ class PillarTokenizer:
         depth = depths[hit.int().argmax(-1)]
         return Rendering(
             rays=batch, depth_m=depth, opacity=returned.float(), exit_m=torch.maximum(entry, leave), returned=returned,
-            answered=returned, samples=0,
+            answered=returned, missed=~(leave > entry), samples=0,
         )  # fmt: skip
 
 

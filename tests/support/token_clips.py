@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import torch
 
-from copilot4d.training.token_clips import TokenClip
+from copilot4d.tokens.token_clips import TokenClip
 from tests.world_model.models import random_poses
 
 

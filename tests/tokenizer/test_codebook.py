@@ -6,7 +6,7 @@ import torch
 
 from copilot4d.errors import UsageError
 from copilot4d.tokenizer.codebook import Codebook, CodebookConfig
-from copilot4d.tokenizer.kmeans import kmeans, nearest_rows
+from copilot4d.tokenizer.kmeans import kmeans, nearest_rows, seeds
 
 CODES, DIM = 32, 4
 
@@ -158,3 +158,21 @@ def test_perplexity_counts_the_codes_in_equal_use():
     report = codebook().update(blobs(64), counts, generator())
     assert report.perplexity == pytest.approx(8)
     assert report.used == pytest.approx(0.25)
+
+
+def test_seeds_are_distinct_rows_far_from_each_other():
+    rows = torch.cat([torch.zeros(1000, 2), torch.tensor([[10.0, 0.0], [0.0, 10.0], [10.0, 10.0]])])
+    chosen = seeds(rows + 0.001 * torch.randn(rows.shape, generator=generator()), 4, generator())
+    assert len(set(chosen.tolist())) == 4
+    assert set(chosen.tolist()) >= {1000, 1001, 1002}  # drawn evenly, all four would lie in the crowd
+    assert sorted(seeds(torch.ones(5, 2), 5, generator()).tolist()) == [0, 1, 2, 3, 4]  # equal rows are rows too
+
+
+def test_the_codes_of_a_trained_tokenizer_are_made_anew_once_if_asked():
+    book = codebook(bank_factor=2)
+    book.begin_trained()
+    used = torch.ones(CODES, dtype=torch.int64)
+    made = [book.update(blobs(CODES, seed), used, generator(), remake=True).reinitialised for seed in range(6)]
+    assert made == [False, True, False, False, False, False]
+    book.begin_trained()
+    assert not any(book.update(blobs(CODES, seed), used, generator()).reinitialised for seed in range(6))

@@ -171,3 +171,16 @@ def test_without_a_coarse_branch_every_ray_is_sampled_whole():
         tokenizer.look_at(scene)
     with pytest.raises(UsageError, match="no coarse branch"):
         voxel_centres(tokenizer, scene)
+
+
+def test_rays_that_never_enter_the_region_have_no_answer():
+    tokenizer = tiny_tokenizer()
+    scene = tokenizer.decode(torch.zeros(1, 16, 16, dtype=torch.int64))
+    outside = np.array([[100.0, 0.0, 0.0], [100.0, 0.0, 0.0], [0.0, 0.0, 50.0]])
+    rays = Rays(outside, np.array([[1.0, 0, 0], [-1.0, 0, 0], [1.0, 0, 0]]))
+    seen = tokenizer.render(scene, [rays])
+    assert seen.missed.tolist() == [True, False, True]
+    assert not seen.answered[seen.missed].any()
+    assert not seen.returned[seen.missed].any()
+    assert seen.exit_m.tolist() == pytest.approx([0.0, 116.0, 0.0])
+    assert (seen.answered_m[seen.missed] < 0.1).all()

@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from copilot4d.errors import UsageError
+from copilot4d.config import from_mapping, to_mapping
+from copilot4d.errors import DataError, UsageError
 from copilot4d.tokenizer.skipping import (
-    LOOK_THRESHOLD,
+    NEVER,
+    QUIET_THRESHOLD,
     CoarseBranch,
     SkippingConfig,
     mask_grid,
@@ -15,8 +17,10 @@ from copilot4d.tokenizer.skipping import (
     pooled,
     predicted_mask,
     predicted_voxels,
+    ray_mask,
     to_grid,
     true_mask,
+    without_columns,
 )
 from copilot4d.tokenizer.voxels import PointBatch, voxelise
 from tests.tokenizer.clouds import SMALL, random_sweep, sweep_of
@@ -104,13 +108,36 @@ def test_without_noise_a_cell_is_looked_at_if_any_of_its_voxels_is_predicted(poo
     assert 0 < expected.float().mean() < 1
 
 
-def test_inference_looks_at_improbable_places_where_no_noise_would():
+def test_the_mask_holds_improbable_cells_where_no_noise_would():
     quiet = SkippingConfig(pool=1, noise=False)
-    assert SkippingConfig().at_inference == SkippingConfig()  # with noise: the paper's
-    assert quiet.at_inference.threshold == LOOK_THRESHOLD < quiet.threshold
-    assert replace(quiet, inference_threshold=0.3).at_inference.threshold == 0.3
+    assert SkippingConfig().of_mask == SkippingConfig()  # with noise: the paper's
+    assert quiet.of_mask.threshold == QUIET_THRESHOLD < quiet.threshold
+    assert replace(quiet, mask_threshold=0.3).of_mask.threshold == 0.3
     logits = torch.logit(torch.tensor([0.1, 0.3, 0.4, 0.6])).view(1, 1, 1, 1, 1, 4)
     assert predicted_mask(logits, quiet, None).flatten().tolist() == [False, False, False, True]
-    assert predicted_mask(logits, quiet.at_inference, None).flatten().tolist() == [False, True, True, True]
-    with pytest.raises(UsageError, match=r"--skipping\.inference-threshold"):
-        SkippingConfig(inference_threshold=1.0)
+    assert ray_mask(logits, quiet, None).flatten().tolist() == [False, True, True, True]
+    held = torch.tensor([True, False, False, False]).view(1, 1, 1, 4)
+    assert ray_mask(logits, quiet, None, held).flatten().tolist() == [True, True, True, True]
+    with pytest.raises(UsageError, match=r"--skipping\.mask-threshold"):
+        SkippingConfig(mask_threshold=1.0)
+
+
+def test_the_mask_threshold_is_read_under_its_old_name():
+    read = from_mapping(SkippingConfig, {"inference_threshold": 0.3, "noise": False})
+    assert read.mask_threshold == 0.3
+    assert "inference_threshold" not in to_mapping(read)
+    with pytest.raises(DataError, match="inference_threshold"):
+        from_mapping(SkippingConfig, {"inference_threshold": 0.3, "mask_threshold": 0.2})
+
+
+def test_empty_columns_are_never_in_a_mask_whatever_the_noise():
+    logits = torch.full((1, 4, 2, 2, 2, 3), 9.0)
+    empty = torch.tensor([[[True], [False]]])  # 2 x 1 columns of 2 x 2 map cells
+    free = without_columns(logits, empty)
+    assert (free[:, :2] == NEVER).all()
+    assert torch.equal(free[:, 2:], logits[:, 2:])
+    loud = SkippingConfig(pool=4, mask_threshold=0.01)
+    for seed in range(20):
+        mask = ray_mask(free, loud, torch.Generator().manual_seed(seed))
+        assert not mask[:, :1].any()
+        assert mask[:, 1:].all()

@@ -12,7 +12,8 @@ from copilot4d.geometry import Rays
 from copilot4d.presets import tiny
 from copilot4d.rendering import RayBatch
 from copilot4d.tokenizer import PointBatch, TokenizerBatch, training_loss, training_pass
-from copilot4d.tokenizer.skipping import predicted_mask, true_mask
+from copilot4d.tokenizer.scene import Scene
+from copilot4d.tokenizer.skipping import true_mask
 from copilot4d.tokenizer.voxels import voxelise
 from tests.tokenizer.clouds import random_sweep, tiny_tokenizer
 
@@ -46,10 +47,15 @@ INSIDE, OUTSIDE = [(5.0, 3.0, 0.4), (-7.0, 2.0, -0.5)], [(40.0, 1.0, 0.0), (3.0,
 
 
 @pytest.mark.parametrize("kind", ["true", "union"])
-def test_rays_look_where_points_are_and_with_union_also_where_they_are_expected(kind, monkeypatch):
-    tokenizer = tokenizer_with(rendering=dataclasses.replace(TINY.rendering, training_mask=kind))
+@pytest.mark.parametrize("noise", [True, False])
+def test_training_samples_the_true_cells_and_with_union_all_that_inference_samples(kind, noise, monkeypatch):
+    tokenizer = tokenizer_with(
+        rendering=dataclasses.replace(TINY.rendering, training_mask=kind),
+        skipping=dataclasses.replace(TINY.skipping, noise=noise),
+    )
     with torch.no_grad():  # some cells without points are expected to have some, and most are not
         tokenizer.coarse_branch.linear.bias[::7] = 3.0
+        tokenizer.coarse_branch.linear.bias[1::7] = -0.7  # a probability of 1/3: between the two thresholds
     seen = {}
     inner = training_loss.render_samples
 
@@ -66,7 +72,8 @@ def test_rays_look_where_points_are_and_with_union_also_where_they_are_expected(
     batch = batch_to(INSIDE)
     training_pass(tokenizer, batch, offsets=None, noise=torch.Generator().manual_seed(4))
     held = true_mask(voxelise(batch.points, TINY.grid), TINY.skipping.pool)
-    expected = predicted_mask(seen["logits"], TINY.skipping, torch.Generator().manual_seed(4))
+    scene = Scene(features=torch.zeros(1, 1, 1, 1), coarse_logits=seen["logits"])
+    expected = tokenizer.look_at(scene, seed=4)  # what inference samples, with the same noise
     assert 0 < int((expected & ~held).sum()) < held.numel()
     assert torch.equal(seen["mask"], held | expected if kind == "union" else held)
 

@@ -30,10 +30,17 @@ def test_voxels_are_those_of_the_grid_point_by_point():
     assert (voxels.flat.diff() > 0).all()
 
 
+def points_of(*scenes) -> PointBatch:
+    """Points as they are, also those that no sweep may have."""
+    parts = [torch.from_numpy(np.asarray(points, dtype=np.float32)) for points in scenes]
+    numbers = torch.repeat_interleave(torch.arange(len(parts)), torch.tensor([len(part) for part in parts]))
+    return PointBatch(points=torch.cat(parts), scenes=numbers, count=len(parts))
+
+
 def test_edges_belong_to_the_cell_above_and_the_upper_edge_to_none():
     inside = [(-4, -2, -1), (0, 0, 0), (-0.0, 0, 0), (3.999, 1.999, 0.999)]
     outside = [(4, 0, 0), (0, 2, 0), (0, 0, 1), (-4.001, 0, 0), (np.nan, 0, 0), (0, np.inf, 0)]
-    voxels = voxelise(PointBatch.of([sweep_of(inside + outside)]), SMALL)
+    voxels = voxelise(points_of(inside + outside), SMALL)
     assert voxels.cells.tolist() == [[0, 0, 0, 0], [0, 8, 4, 2], [0, 15, 7, 3]]
     assert len(voxels.offsets) == 4
 
@@ -65,7 +72,7 @@ def test_one_pass_over_the_points_and_tensors_give_the_same_bits():
         (1e30, 0, 0),
         (3.9999998, 0, 0),
     ]
-    batch = PointBatch.of([sweep, sweep_of(odd), sweep_of([])])
+    batch = points_of(sweep.points, odd, np.zeros((0, 3)))
     bits = fingerprint_bits(batch.count, SMALL)
     assert bits >= 30
     once = keyed_points(batch.points, batch.scenes, SMALL, bits)

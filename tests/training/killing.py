@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
+from copilot4d.checkpoints.checkpoint import TENSOR_FILES
 from copilot4d.training import open_checkpoint, train
-from copilot4d.training.checkpoint import TENSOR_FILES
 from tests.training.toy import ToyTask, toy_config, toy_recipe
 
 SLOW_FSYNC_S = 0.02

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from copilot4d.progress import duration
 from copilot4d.training import LogRecord, train
-from copilot4d.training.journal import Journal, Stopwatch, duration
+from copilot4d.training.journal import Journal, Stopwatch
 from tests.training.toy import ToyTask, toy_config
 
 RECORD = LogRecord(

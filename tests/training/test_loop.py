@@ -7,10 +7,10 @@ import json
 import pytest
 import torch
 
+from copilot4d.checkpoints.checkpoint import TENSOR_FILES
 from copilot4d.config import load_config
 from copilot4d.errors import DataError, UsageError
 from copilot4d.training import CheckpointStore, TrainingConfig, open_checkpoint, train
-from copilot4d.training.checkpoint import TENSOR_FILES
 from tests.training.toy import Heard, ToyTask, toy_config, toy_recipe
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from copilot4d.checkpoints.checkpoint import RunIdentity
 from copilot4d.errors import UsageError
-from copilot4d.training.checkpoint import RunIdentity
 from copilot4d.training.setup import check_same_run
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from copilot4d.checkpoints.load_world_model import load_world_model
 from copilot4d.datasets import open_dataset
 from copilot4d.geometry import se3
 from copilot4d.training import Recipe, TrainingConfig
 from copilot4d.training import train as training_engine
-from copilot4d.training.load_world_model import load_world_model
-from copilot4d.training.world_model_task import WorldModelTask, WorldModelTraining
+from copilot4d.training.tasks.world_model import WorldModelTask, WorldModelTraining
 from copilot4d.world_model import (
     Actions,
     DiffusionConfig,

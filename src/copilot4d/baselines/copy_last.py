@@ -9,12 +9,12 @@ import numpy as np
 
 from copilot4d.baselines.angular import nearest_in_angle
 from copilot4d.baselines.deterministic import newest_with_points, same_futures
-from copilot4d.forecaster import Forecast, check_forecast_input, future_timestamps
+from copilot4d.forecaster import Forecast, PlainForecaster, check_forecast_input, future_timestamps
 from copilot4d.geometry import Rays, Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
 
 
-class CopyLast:
+class CopyLast(PlainForecaster):
     """Carries the points of the newest sweep that has any into each future lidar frame.
 
     The predicted sweeps are free clouds: all points of that sweep, also those that the ego has driven past, with their

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from copilot4d.baselines.angular import nearest_in_angle
 from copilot4d.baselines.deterministic import newest_with_points, same_futures
 from copilot4d.errors import UsageError
-from copilot4d.forecaster import Forecast, check_forecast_input, future_timestamps
+from copilot4d.forecaster import Forecast, PlainForecaster, check_forecast_input, future_timestamps
 from copilot4d.geometry import Rays, Sweep, se3, sweep_on
 from copilot4d.geometry.se3 import FloatArray
 
 
-class RayTracing:
+class RayTracing(PlainForecaster):
     """The gathered past, seen from each future origin along each ray (as 4D-Occ's baseline of that name).
 
     Each ray takes the range of the gathered point that is nearest to it in angle. Without rays, the directions of the

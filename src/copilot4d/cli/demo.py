@@ -23,8 +23,8 @@ from copilot4d.datasets import Dataset, open_dataset
 from copilot4d.datasets.folder_writer import write_folder
 from copilot4d.datasets.windows import SETTINGS, explain_missing
 from copilot4d.errors import ProtocolError, UsageError
-from copilot4d.forecast import load_forecaster
 from copilot4d.forecaster import Forecaster
+from copilot4d.forecasting.load import load_forecaster
 
 SHIPPED = "mini"
 BEST_BASELINE = "ray_tracing_recent"
@@ -84,7 +84,7 @@ def run(options: Options) -> int:
         answers += answer_all(questions, [forecaster], sampling, track)
     subject = Subject(
         model=forecasters[0].name, model_option=options.model or forecasters[0].name,
-        trained=forecasters[0].name not in BASELINES, limits=str(getattr(forecasters[0], "limits", "")),
+        trained=forecasters[0].name not in BASELINES, limits=forecasters[0].limits,
         missing_weights=missing, simulated=dataset is None, data=source,
     )  # fmt: skip
     _write(options.out, subject, questions, answers, sampling)
@@ -128,7 +128,7 @@ def _forecasters(wanted: str | None) -> tuple[list[Forecaster], bool]:
 
 def _has_weights(name: str) -> bool:
     """Whether this installation brings a model; weights that are there but damaged are an error, not a no."""
-    from copilot4d.model_folder import shipped_model  # here: it imports torch, and --help should not
+    from copilot4d.checkpoints.model_folder import shipped_model  # here: it imports torch, and --help should not
 
     try:
         shipped_model(name)

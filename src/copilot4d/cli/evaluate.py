@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from copilot4d.cli.console import console, next_step, track
+from copilot4d.cli.held_output import held, terminated_as_interrupted
 from copilot4d.cli.model_options import ModelOptions, load, tell_limits
 from copilot4d.cli.outputs import check_output_file
 from copilot4d.cli.score_table import COLUMNS, cell, drive_list
@@ -70,22 +71,23 @@ def run(options: Options) -> int:
     tell_limits(forecaster, protocol.half_m)
     dataset = choose_drives(open_dataset(options.data), options.drives, options.split)
     partial = options.out.with_name(f"{options.out.name}.partial")
-    scores = evaluate_dataset(
-        forecaster,
-        dataset,
-        setting=options.setting,
-        protocol=protocol,
-        on_bad_sweep=options.on_bad_sweep,
-        seed=options.seed,
-        guidance=options.guidance,
-        steps=options.steps,
-        futures=options.futures,
-        data=f"{dataset.format}: {options.data}",
-        resume=partial,
-        track=track,
-    )
-    scores.write(options.out)
-    partial.unlink(missing_ok=True)
+    with held(options.out), terminated_as_interrupted():
+        scores = evaluate_dataset(
+            forecaster,
+            dataset,
+            setting=options.setting,
+            protocol=protocol,
+            on_bad_sweep=options.on_bad_sweep,
+            seed=options.seed,
+            guidance=options.guidance,
+            steps=options.steps,
+            futures=options.futures,
+            data=f"{dataset.format}: {options.data}",
+            resume=partial,
+            track=track,
+        )
+        scores.write(options.out)
+        partial.unlink(missing_ok=True)
     show(scores)
     console.print(f"\nWrote {options.out}", markup=False, highlight=False)
     next_step(next_command(options))

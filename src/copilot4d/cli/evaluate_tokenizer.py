@@ -10,14 +10,16 @@ from pathlib import Path
 import torch
 from rich.table import Table
 
+from copilot4d.checkpoints.load_tokenizer import load_tokenizer
 from copilot4d.cli.console import console, next_step, track
 from copilot4d.config import to_mapping
 from copilot4d.datasets import open_dataset
 from copilot4d.errors import UsageError
+from copilot4d.geometry import Drive
 from copilot4d.pictures import write_png
 from copilot4d.tokenizer.reconstruction import clean_sweep, reconstruct
+from copilot4d.tokens.yardstick import CLASSES, measure_tokens
 from copilot4d.training.distributed import choose_device
-from copilot4d.training.load_tokenizer import load_tokenizer
 from copilot4d.training.malloc import keep_freed_memory
 from copilot4d.training.tokenizer_scores import ReconstructionTally, reconstruction_picture
 
@@ -32,6 +34,12 @@ ROWS = {
     "mask_recall": ("occupied cells that rays look at (%)", 100.0),
     "mask_precision": ("cells looked at that are occupied (%)", 100.0),
     "samples_per_ray": ("samples per ray", 1.0),
+    **{
+        f"kept_{question}_{name}": (f"tokens kept {words}: {name} (%)", 100.0)
+        for question, words in (("standing", "while the ego stands"), ("sensors", "by another sensor"))
+        for name in CLASSES
+    },
+    **{f"codes_{name}": (f"codes of columns: {name}", 1.0) for name in CLASSES},
 }
 
 
@@ -61,6 +69,10 @@ class Options:
     """At most so many sweeps."""
     count_all_codes: bool = False
     """Count the codes of every sweep, also of those that --every and --limit leave out: encoding is cheap."""
+    other_scans: Path | None = None
+    """The same drives by another sensor (street-v1/val@varied), to ask which tokens stay."""
+    pairs: int = 8
+    """Pairs of scans per simulated drive and question, for the share of tokens that are kept; 0: do not ask."""
     pictures: int = 4
     """How many sweeps to draw."""
     seed: int = 0
@@ -71,8 +83,9 @@ class Options:
 
 def run(options: Options) -> int:
     """Run the verb."""
-    if options.every < 1 or (options.limit is not None and options.limit < 1) or options.pictures < 0:
-        raise UsageError("--every and --limit must be at least 1, --pictures at least 0")
+    too_few = options.every < 1 or (options.limit is not None and options.limit < 1)
+    if too_few or min(options.pictures, options.pairs) < 0:
+        raise UsageError("--every and --limit must be at least 1, --pictures and --pairs at least 0")
     if options.out.exists() and not options.out.is_dir():
         raise UsageError(f"--out {options.out} is a file; name a folder")
     loaded = load_tokenizer(options.model)
@@ -112,7 +125,9 @@ def run(options: Options) -> int:
                     title += f": Chamfer {score.chamfer_roi:.3f} m², L1 median {score.roi_l1_median:.3f} m"
                 image = reconstruction_picture(tokenizer, made, title=title)
                 write_png(options.out / f"{name}_{frame:06d}.png", image)
-    summary = tally.summary()
+        drives = [dataset[name] for name in dataset.names]
+        kept = measure_tokens(tokenizer, drives, _others(options, dataset.names), pairs_per_drive=options.pairs)
+    summary = {**tally.summary(), **kept}
     report = {
         "model": str(options.model),
         "checkpoint_step": loaded.step,
@@ -136,6 +151,16 @@ def run(options: Options) -> int:
     data = shlex.quote(str(options.data))
     next_step(f"copilot4d evaluate --model ray_tracing --data {data} --setting 1s --out ray_tracing.json")
     return 0
+
+
+def _others(options: Options, names: tuple[str, ...]) -> dict[str, Drive]:
+    if options.other_scans is None:
+        return {}
+    dataset = open_dataset(options.other_scans)
+    drives = {name: dataset[name] for name in names if name in dataset.names}
+    if not drives:
+        raise UsageError(f"--other-scans {options.other_scans} has none of the drives to score, such as {names[0]}")
+    return drives
 
 
 def show(summary: dict[str, float], tally: ReconstructionTally) -> None:

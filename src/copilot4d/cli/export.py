@@ -13,18 +13,21 @@ from typing import Any, Literal
 import torch
 
 from copilot4d.baselines.occupancy_4d import Occupancy4dConfig
+from copilot4d.checkpoints.checkpoint import Checkpoint
+from copilot4d.checkpoints.depth_parts import depth_parts_in, depth_selector_training
+from copilot4d.checkpoints.load_occupancy_4d import KIND as OCCUPANCY_4D
+from copilot4d.checkpoints.load_occupancy_4d import load_occupancy_4d_network
+from copilot4d.checkpoints.load_tokenizer import load_tokenizer
+from copilot4d.checkpoints.load_world_model import load_world_model
+from copilot4d.checkpoints.model_folder import ModelCards, run_of, save_model
+from copilot4d.checkpoints.pretrained import ModelCard, Score, save_pretrained
 from copilot4d.cli.console import console, next_step
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.config import to_mapping
 from copilot4d.errors import UsageError
+from copilot4d.forecasting.load_model import join
 from copilot4d.geometry import VoxelGrid
-from copilot4d.model_folder import ModelCards, copy_gate_training, copy_parts_in, join, run_of, save_model
-from copilot4d.training.checkpoint import Checkpoint
-from copilot4d.training.load_occupancy_4d import KIND as OCCUPANCY_4D
-from copilot4d.training.load_occupancy_4d import load_occupancy_4d_network
-from copilot4d.training.load_tokenizer import load_tokenizer
-from copilot4d.training.load_world_model import load_world_model
-from copilot4d.training.pretrained import ModelCard, Score, save_pretrained
+from copilot4d.tokenizer.config import TokenizerConfig
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 
@@ -35,10 +38,12 @@ class Options:
 
         copilot4d export --tokenizer runs/tokenizer --world-model runs/world --out models/mine --trained-on "my logs"
 
-    Or the baseline 4D-Occ: copilot4d export --occupancy-4d runs/occupancy --out models/occupancy
+    Or the tokenizer alone, without --world-model; or the baseline 4D-Occ:
 
-    The best checkpoints are taken, with averaged weights where there are, and the copy gate that lies in the world
-    model's run, with its second opinion. What only training needs stays behind.
+        copilot4d export --occupancy-4d runs/occupancy --out models/occupancy
+
+    The best checkpoints are taken, with averaged weights where there are, and the depth selector that lies in the world
+    model's run, with its occupancy network. What only training needs stays behind.
     """
 
     out: Path
@@ -72,46 +77,68 @@ def run(options: Options) -> int:
         if options.tokenizer is not None or options.world_model is not None:
             raise UsageError("give either --tokenizer and --world-model, or --occupancy-4d")
         write_occupancy_4d(options, options.occupancy_4d)
-    elif options.tokenizer is None or options.world_model is None:
+    elif options.tokenizer is None:
         raise UsageError("a model needs --tokenizer and --world-model; the baseline 4D-Occ needs --occupancy-4d alone")
+    elif options.world_model is None:
+        write_tokenizer(options, options.tokenizer)
     else:
         write_model(options, options.tokenizer, options.world_model)
     total = sum(path.stat().st_size for path in options.out.rglob("*") if path.is_file())
     console.print(f"Wrote {options.out}: {total / 1e6:.1f} MB in {options.precision}", markup=False, highlight=False)
     place = str(options.out)
     model = shlex.quote(place if "/" in place else f"./{place}")  # a bare word could be the name of a shipped model
-    next_step(f"copilot4d evaluate --model {model} --data street-v1/val --setting 1s --every 12 --out scores.json")
+    if options.tokenizer is not None and options.world_model is None:
+        next_step(f"copilot4d evaluate-tokenizer --model {model} --data street-v1/val --every 20 --out scores")
+    else:
+        next_step(f"copilot4d evaluate --model {model} --data street-v1/val --setting 1s --every 12 --out scores.json")
     return 0
 
 
+def write_tokenizer(options: Options, place: Path) -> None:
+    """A tokenizer alone, as a pretrained folder: to tokenise with, to train a world model on, to start from."""
+    loaded = load_tokenizer(place)
+    tokenizer = loaded.tokenizer
+    save_pretrained(
+        options.out, tokenizer, kind="tokenizer", config=to_mapping(tokenizer.config), dtype=DTYPES[options.precision],
+        card=card(options, "tokenizer", loaded.checkpoint, tokenizer_summary(tokenizer.config)),
+        without=[name for name, _ in tokenizer.named_buffers()],
+    )  # fmt: skip
+
+
+def tokenizer_summary(config: TokenizerConfig) -> str:
+    """What a tokenizer does, for its card."""
+    rows, columns = config.tokens
+    return (
+        f"Turns a lidar sweep ({_size(config.grid)} around the sensor) into {rows} x {columns} tokens of "
+        f"{config.vocabulary} codes, and tokens into depths along any ray."
+    )
+
+
 def write_model(options: Options, tokenizer_place: Path, world_model_place: Path) -> None:
-    """Tokenizer and world model, with the copy gate where there is one."""
+    """Tokenizer and world model, with the depth selector where there is one."""
     tokenizer, world_model = load_tokenizer(tokenizer_place), load_world_model(world_model_place)
     name = _name(options)
     joined = join(tokenizer, world_model, name=name)  # refuses a tokenizer that the world model was not trained with
-    home = _home_of_gate(world_model_place)
-    copying = copy_parts_in(home)
-    size, frames = _size(joined.tokenizer.config.grid), joined.world_model.config.frames
-    rows, columns = joined.tokenizer.config.tokens
+    home = _home_of_selector(world_model_place)
+    depth_parts = depth_parts_in(home)
+    frames = joined.world_model.config.frames
     cards = ModelCards(
         tokenizer=card(
-            options, "tokenizer", tokenizer.checkpoint,
-            f"Turns a lidar sweep ({size} around the sensor) into {rows} x {columns} tokens of "
-            f"{joined.tokenizer.config.vocabulary} codes, and tokens into depths along any ray.",
+            options, "tokenizer", tokenizer.checkpoint, tokenizer_summary(joined.tokenizer.config),
         ),
         world_model=card(
             options, "world model", world_model.checkpoint,
             f"Predicts the tokens of the next sweeps, given {joined.world_model.config.past_frames} past ones and the "
             f"ego's motion; clips of {frames} frames, tokens in the frame '{joined.world_model.config.token_frame}'.",
         ),
-        copy_gate=None if copying.gate is None else gate_card(options, home),
-        second_opinion=None
-        if copying.second_opinion is None
-        else card(options, "second opinion", None, occupancy_summary(copying.second_opinion.config)),
+        depth_selector=None if depth_parts.depth_selector is None else selector_card(options, home),
+        occupancy=None
+        if depth_parts.occupancy is None
+        else card(options, "occupancy network", None, occupancy_summary(depth_parts.occupancy.config)),
     )  # fmt: skip
     save_model(
         options.out, joined.tokenizer, joined.world_model, cards=cards, name=name, dtype=DTYPES[options.precision],
-        copying=copying,
+        depth_parts=depth_parts,
     )  # fmt: skip
 
 
@@ -143,17 +170,17 @@ def _size(region: VoxelGrid) -> str:
     return " x ".join(f"{b - a:g} m" for a, b in zip(region.minimum, region.maximum, strict=True))
 
 
-def _home_of_gate(world_model: Path) -> Path:
-    """Where the copy gate of a world model lies: in its run, or in the model folder whose world model is named."""
+def _home_of_selector(world_model: Path) -> Path:
+    """Where the depth selector of a world model lies: in its run, or in the model folder whose world model is named."""
     return run_of(world_model) if not (world_model / "config.json").is_file() else world_model.resolve().parent
 
 
-def gate_card(options: Options, home: Path) -> ModelCard:
-    """What is known about the copy gate that lies in this run or model folder."""
-    trained = copy_gate_training(home)
-    summary = "Says of each ray whether to believe what is imagined along it or what the past measured."
+def selector_card(options: Options, home: Path) -> ModelCard:
+    """What is known about the depth selector that lies in this run or model folder."""
+    trained = depth_selector_training(home)
+    summary = "Chooses each ray's depth: rendered, or measured by the past."
     return replace(
-        card(options, "copy gate", None, summary), steps=int(trained["steps"]), samples=int(trained["samples"]),
+        card(options, "depth selector", None, summary), steps=int(trained["steps"]), samples=int(trained["samples"]),
         training_s=trained["training_s"],
     )  # fmt: skip
 

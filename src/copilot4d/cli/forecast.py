@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,14 +71,14 @@ def run(options: Options) -> int:
     paths = write_sweeps(options.out, forecast, options.format, track)
     pictures = []
     if options.pictures:
-        seen_m = getattr(forecaster, "region_half_m", None)
-        pictures = write_pictures(options.out, moment, route, forecast, forecaster.name, track, seen_m)
+        region_half_m = forecaster.region_half_m
+        pictures = write_pictures(options.out, moment, route, forecast, forecaster.name, track, region_half_m)
     description = write_description(
         options.out, moment, route, forecast, paths,
         model=forecaster.name, data=str(options.data), setting=options.setting,
         options={
             "guidance": options.guidance, "steps": options.steps, "seed": options.seed, "futures": options.futures,
-            **getattr(forecaster, "settings", {}), "format": options.format,
+            **forecaster.settings, "format": options.format,
         },
     )  # fmt: skip
     for path, sweep, timestamp_ns in zip(paths[0], forecast.sweeps, route.timestamps_ns, strict=True):
@@ -99,8 +100,8 @@ def _next_command(options: Options, moment: Moment, forecaster: Forecaster) -> l
     if not any(window.complete for window in windows):
         return ["doctor", str(options.data)]
     # A trained model is scored where it sees, and takes its time for every moment.
-    seen_m = getattr(forecaster, "region_half_m", None)
-    fewer = [] if seen_m is None else ["--roi-half", f"{seen_m:g}", "--every", "10"]
+    half_m = forecaster.region_half_m
+    fewer = ["--roi-half", f"{half_m:g}", "--every", "10"] if math.isfinite(half_m) else []
     return [
         "evaluate", "--model", options.model, "--data", str(options.data), "--drives", moment.drive.name,
         "--setting", options.setting, *fewer, "--out", "scores.json",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,13 +105,19 @@ def write_description(
 
 
 def write_pictures(
-    out: Path, moment: Moment, route: Route, forecast: Forecast, model: str, track: Track, seen_m: float | None = None
+    out: Path,
+    moment: Moment,
+    route: Route,
+    forecast: Forecast,
+    model: str,
+    track: Track,
+    region_half_m: float = math.inf,
 ) -> list[Path]:
     """A strip of all frames, and a film. The true sweeps are read for these alone.
 
-    seen_m: a model that sees no further, to each side, is compared with the truth up to there.
+    region_half_m: a model that predicts no further, to each side, is compared with the truth up to there.
     """
-    story = _story(moment, route, forecast, model, seen_m)
+    story = _story(moment, route, forecast, model, region_half_m)
     png, gif, mp4 = (out / name for name in PICTURES)
     strip = write_png(png, forecast_strip(story, Look(size=360)))
     count = len(story.past) + len(story.forecast)
@@ -119,7 +126,7 @@ def write_pictures(
     return [strip, write_gif(gif, film, fps=fps), write_mp4(mp4, film, fps=fps)]
 
 
-def _story(moment: Moment, route: Route, forecast: Forecast, model: str, seen_m: float | None) -> Story:
+def _story(moment: Moment, route: Route, forecast: Forecast, model: str, region_half_m: float) -> Story:
     reference_ns = moment.past[-1].timestamp_ns
     truths = list(_truths(moment, route))
     way = np.concatenate([moment.past[-1].world_from_lidar[None], route.world_from_lidar])[:, :3, 3]
@@ -127,7 +134,7 @@ def _story(moment: Moment, route: Route, forecast: Forecast, model: str, seen_m:
         Frame(
             points=sweep.points,
             time_s=(int(timestamp_ns) - reference_ns) * 1e-9,
-            note=note_of(sweep, truths[k], seen_m) if k < len(truths) else "",
+            note=note_of(sweep, truths[k], region_half_m) if k < len(truths) else "",
         )
         for k, (sweep, timestamp_ns) in enumerate(zip(forecast.sweeps, route.timestamps_ns, strict=True))
     ]
@@ -152,13 +159,13 @@ def _story(moment: Moment, route: Route, forecast: Forecast, model: str, seen_m:
     )
 
 
-def note_of(foreseen: Sweep, true: Sweep, seen_m: float | None) -> str:
-    """How near a forecast is to the truth: everywhere, or up to seen_m to each side."""
-    if seen_m is None:
-        return f"Chamfer {chamfer(foreseen.points, true.points):.2f} m²"
-    near = np.array([-seen_m, -seen_m, -np.inf, seen_m, seen_m, np.inf])
-    clouds = [sweep.points[inside_box(sweep.points, near)] for sweep in (foreseen, true)]
-    return f"Chamfer {chamfer(*clouds):.2f} m² in ±{seen_m:.0f} m"
+def note_of(predicted: Sweep, true: Sweep, region_half_m: float) -> str:
+    """How near a forecast is to the truth: everywhere, or up to region_half_m to each side."""
+    if math.isinf(region_half_m):
+        return f"Chamfer {chamfer(predicted.points, true.points):.2f} m²"
+    near = np.array([-region_half_m, -region_half_m, -np.inf, region_half_m, region_half_m, np.inf])
+    clouds = [sweep.points[inside_box(sweep.points, near)] for sweep in (predicted, true)]
+    return f"Chamfer {chamfer(*clouds):.2f} m² in ±{region_half_m:.0f} m"
 
 
 def _truths(moment: Moment, route: Route) -> Iterator[Sweep]:

@@ -13,8 +13,8 @@ from copilot4d.datasets import Dataset
 from copilot4d.datasets.pose_files import read_kitti_poses, read_tum_poses
 from copilot4d.datasets.windows import SECONDS, Window, explain_missing, frame_rule, protocol_windows, window_at
 from copilot4d.errors import DataError, ProtocolError, UsageError
-from copilot4d.forecast import continue_motion
 from copilot4d.geometry import Drive, Sweep, se3
+from copilot4d.geometry.motion import continue_motion
 from copilot4d.geometry.se3 import FloatArray
 
 OnBadSweep = Literal["raise", "skip"]

@@ -31,12 +31,19 @@ VERBS: dict[str, Verb] = {
     "evaluate-tokenizer": Verb("evaluate_tokenizer", "score and draw how well a tokenizer reconstructs sweeps"),
     "tokenize": Verb("tokenize", "put drives through a tokenizer once, before a world model trains on them"),
     "train world-model": Verb("train_world_model", "learn how tokens go on, given the past and the ego's motion"),
-    "train copy-gate": Verb("train_copy_gate", "learn which rays may take what the past measured along them"),
+    "train depth-selector": Verb("train_depth_selector", "learn which depth a ray takes: rendered or measured"),
     "export": Verb("export", "put a trained tokenizer and world model into one folder to share and forecast with"),
     "forecast": Verb("forecast", "predict the sweeps that follow a moment of a drive, and write them"),
     "view": Verb("view", "ask what if, in the browser: draw the ego's way, watch the futures that follow"),
     "evaluate": Verb("evaluate", "score a model or a baseline on a data set by the field's protocol"),
     "compare": Verb("compare", "put score files side by side in one table"),
+}
+
+FORMER_VERBS = {"train copy-gate": "train depth-selector"}
+FORMER_FLAGS = {
+    "--copy-path": "--depth-selection",
+    "--no-copy-path": "--no-depth-selection",
+    "--second-opinion": "--occupancy",
 }
 
 
@@ -86,6 +93,8 @@ def split_verb(arguments: Sequence[str]) -> tuple[str, list[str]]:
         verb = " ".join(arguments[:words])
         if verb in VERBS:
             return verb, list(arguments[words:])
+        if verb in FORMER_VERBS:
+            raise UsageError(f"`copilot4d {verb}` is called `copilot4d {FORMER_VERBS[verb]}` now")
     known = ", ".join(VERBS)
     raise UsageError(f"there is no verb {arguments[0]!r}; the verbs are: {known}. Try: copilot4d --help")
 
@@ -94,6 +103,10 @@ def run_verb(verb: str, arguments: Sequence[str]) -> int:
     """Parse a verb's own options and run it."""
     import tyro
 
+    for argument in arguments:
+        flag = argument.split("=", 1)[0]
+        if flag in FORMER_FLAGS:
+            raise UsageError(f"{flag} is called {FORMER_FLAGS[flag]} now")
     module = importlib.import_module(f"copilot4d.cli.{VERBS[verb].module}")
     options = tyro.cli(module.Options, args=list(arguments), prog=f"copilot4d {verb}")
     return int(module.run(options))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,8 +9,8 @@ from typing import Literal
 from copilot4d.baselines import BASELINES
 from copilot4d.cli.console import console
 from copilot4d.errors import UsageError
-from copilot4d.forecast import load_forecaster
 from copilot4d.forecaster import Forecaster
+from copilot4d.forecasting.load import load_forecaster
 
 NO_DENSITIES = (
     "--depth says how the densities of a 4D-Occ are read, and {} is none: leave it out, or name a 4D-Occ by --model"
@@ -36,8 +35,8 @@ class ModelOptions:
     """How many tokens each step decides: paper (many early), maskgit (few early). By default the model's own."""
     top_k: int | None = None
     """Draw among so many tokens; 0: among all. By default the model's own."""
-    copy_path: bool = True
-    """Let rays take what the past measured along them, where the model has learned when (train copy-gate)."""
+    depth_selection: bool = True
+    """Choose each ray's depth, rendered or measured, where the model has a depth selector; else rendered alone."""
     depth: Literal["expected", "normalised", "median"] | None = None
     """What a 4D-Occ answers: a ray's expected depth, as published, or the mean or median of where it is stopped."""
     device: str = "auto"
@@ -46,8 +45,8 @@ class ModelOptions:
 
 def tell_limits(forecaster: Forecaster, roi_half_m: float | None = None) -> None:
     """Say how far a trained model sees and what it was trained on; and where it is scored beyond what it sees."""
-    words = str(getattr(forecaster, "limits", ""))
-    seen_m = float(getattr(forecaster, "region_half_m", math.inf))
+    words = forecaster.limits
+    seen_m = forecaster.region_half_m
     if roi_half_m is not None and roi_half_m > seen_m:
         words += (
             f" The scores count rays up to {roi_half_m:g} m to each side, also where it predicts nothing: "
@@ -64,7 +63,7 @@ def load(options: ModelOptions) -> Forecaster:
             raise UsageError(NO_DENSITIES.format(options.model))
         return load_forecaster(options.model)
     from copilot4d.baselines.occupancy_4d import Occupancy4dForecaster
-    from copilot4d.model_forecaster import ModelForecaster  # only here: baselines need no torch
+    from copilot4d.forecasting.copilot4d import Copilot4D  # only here: baselines need no torch
     from copilot4d.training.distributed import choose_device
     from copilot4d.training.malloc import keep_freed_memory
 
@@ -72,13 +71,13 @@ def load(options: ModelOptions) -> Forecaster:
     if device.type == "cpu":
         keep_freed_memory()
     forecaster = load_forecaster(
-        options.model, tokenizer=options.tokenizer, device=str(device), copy_path=options.copy_path
+        options.model, tokenizer=options.tokenizer, device=str(device), depth_selection=options.depth_selection
     )
     if options.depth is not None:
         if not isinstance(forecaster, Occupancy4dForecaster):
             raise UsageError(NO_DENSITIES.format(options.model))
         forecaster = Occupancy4dForecaster(forecaster.model, depth=options.depth)
-    if not isinstance(forecaster, ModelForecaster):
+    if not isinstance(forecaster, Copilot4D):
         return forecaster
     if options.top_k is not None and options.top_k < 0:
         raise UsageError(f"--top-k must be at least 0, got {options.top_k}")

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import torch
 
+from copilot4d.checkpoints.load_tokenizer import LoadedTokenizer, load_tokenizer
 from copilot4d.cli.console import console, next_step, track
 from copilot4d.datasets import open_dataset
 from copilot4d.errors import UsageError
 from copilot4d.geometry import Drive
 from copilot4d.progress import silent
-from copilot4d.training.augmentation import AugmentationConfig
+from copilot4d.tokens.augmentation import AugmentationConfig
+from copilot4d.tokens.token_cache import TokenCache, TokenCacheConfig, open_token_cache
+from copilot4d.tokens.tokenize_drives import BATCH, ClipEncoder
+from copilot4d.tokens.write_token_cache import WrittenCache, write_token_cache
 from copilot4d.training.distributed import open_world
-from copilot4d.training.load_tokenizer import LoadedTokenizer, load_tokenizer
 from copilot4d.training.malloc import keep_freed_memory
-from copilot4d.training.token_cache import TokenCache, TokenCacheConfig, open_token_cache
-from copilot4d.training.tokenize_drives import BATCH, ClipEncoder
-from copilot4d.training.write_token_cache import WrittenCache, write_token_cache
 from copilot4d.world_model.actions import TokenFrame
 
 PATIENCE = timedelta(days=7)  # ranks meet only when all drives are done, and some take hours longer than others

@@ -13,9 +13,9 @@ from copilot4d.cli.training_options import RunOptions, Shown, training_config, w
 from copilot4d.datasets import open_dataset
 from copilot4d.errors import UsageError
 from copilot4d.geometry import Drive
+from copilot4d.tokens.augmentation import AugmentationConfig
 from copilot4d.training import Recipe, train
-from copilot4d.training.augmentation import AugmentationConfig
-from copilot4d.training.occupancy_task import OccupancyTask, OccupancyTraining, Setting
+from copilot4d.training.tasks.occupancy_4d import OccupancyTask, OccupancyTraining, Setting
 
 RECIPES = {
     "paper": Recipe(batch=16, learning_rate=5e-4, warmup_steps=1000, cosine_steps=100_000, clip_norm=1.0),

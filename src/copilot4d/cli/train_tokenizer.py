@@ -10,11 +10,14 @@ from pathlib import Path
 from copilot4d.cli.console import console, next_step
 from copilot4d.cli.training_drives import choose_drives
 from copilot4d.cli.training_options import RunOptions, Shown, training_config, with_changes
+from copilot4d.datasets import open_dataset
+from copilot4d.geometry import Drive
 from copilot4d.presets import preset
 from copilot4d.tokenizer.config import Mode, TokenizerConfig
+from copilot4d.tokens.augmentation import AugmentationConfig
+from copilot4d.tokens.scans import ScanConfig
 from copilot4d.training import Recipe, paper_recipe, train
-from copilot4d.training.augmentation import AugmentationConfig
-from copilot4d.training.tokenizer_task import TokenizerTask, TokenizerTraining
+from copilot4d.training.tasks.tokenizer import TokenizerTask, TokenizerTraining
 
 RECIPES = {
     "paper": paper_recipe("tokenizer"),
@@ -48,8 +51,16 @@ class Options(RunOptions):
     """How many sweeps of those, evenly spread, each scoring looks at."""
     rays_per_sweep: int | None = None
     """Rays supervised at each visit of a sweep."""
+    remake_codebook: bool = False
+    """Make the codes of --init-from anew by K-means, as soon as enough encoder outputs are known."""
+    decoder_only: bool = False
+    """Train the decoder alone, so that tokens keep their meaning; use it with --init-from."""
+    other_scans: tuple[Path, ...] = ()
+    """Data sets with drives of the same names and times, seen by other sensors, such as street-v1/train@varied."""
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     """Mirrors and turns."""
+    scan: ScanConfig = field(default_factory=ScanConfig)
+    """Points that the encoder does not get, noise on their ranges, a sensor that sways."""
 
 
 def run(options: Options) -> int:
@@ -58,11 +69,18 @@ def run(options: Options) -> int:
         tokenizer=tokenizer_config(options),
         rays_per_sweep=options.rays_per_sweep or RAYS_PER_SWEEP[options.preset],
         augmentation=options.augmentation,
+        scan=options.scan,
+        remake_codebook=options.remake_codebook,
+        decoder_only=options.decoder_only,
     )
     drives, held_out = choose_drives(
         options.data, drives=options.drives, split=options.split, held_out=options.held_out
     )
-    task = TokenizerTask(training, drives, held_out, held_out_sweeps=options.held_out_sweeps)
+    task = TokenizerTask(
+        training, drives, held_out, held_out_sweeps=options.held_out_sweeps,
+        other_scans=other_scans(options.other_scans, [drive.name for drive in drives]),
+        held_out_others=other_scans(options.other_scans, [drive.name for drive in held_out]),
+    )  # fmt: skip
     console.print(
         f"{len(task.items)} sweeps of {len(drives)} drives to learn from, {len(task.held_out)} sweeps of "
         f"{len(held_out)} drives to score on",
@@ -75,6 +93,17 @@ def run(options: Options) -> int:
         data = shlex.quote(str(options.data[0]))
         next_step(f"copilot4d evaluate-tokenizer --model {options.run} --data {data} --drives {drive} --out scores")
     return result.exit_code
+
+
+def other_scans(paths: tuple[Path, ...], names: list[str]) -> dict[str, Drive] | None:
+    """The drives of these names in other data sets; None where none was asked for."""
+    if not paths:
+        return None
+    found: dict[str, Drive] = {}
+    for path in paths:
+        dataset = open_dataset(path)
+        found |= {name: dataset[name] for name in names if name in dataset.names}
+    return found
 
 
 def tokenizer_config(options: Options) -> TokenizerConfig:

@@ -7,19 +7,19 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from copilot4d.checkpoints.load_tokenizer import load_tokenizer
+from copilot4d.checkpoints.load_world_model import load_world_model
+from copilot4d.checkpoints.model_folder import note_tokenizer
 from copilot4d.cli.console import console, next_step
 from copilot4d.cli.training_options import RunOptions, Shown, training_config, with_changes
 from copilot4d.config import read_yaml
 from copilot4d.errors import DataError, UsageError
-from copilot4d.model_folder import note_tokenizer
 from copilot4d.presets import preset
+from copilot4d.tokens.token_cache import open_token_cache
+from copilot4d.tokens.token_clips import TokenClips
 from copilot4d.training import Recipe, paper_recipe, train
-from copilot4d.training.load_tokenizer import load_tokenizer
-from copilot4d.training.load_world_model import load_world_model
 from copilot4d.training.setup import part_of
-from copilot4d.training.token_cache import open_token_cache
-from copilot4d.training.token_clips import TokenClips
-from copilot4d.training.world_model_task import WorldModelTask, WorldModelTraining
+from copilot4d.training.tasks.world_model import WorldModelTask, WorldModelTraining
 from copilot4d.world_model import WorldModelConfig
 from copilot4d.world_model.objectives import Process
 

@@ -13,7 +13,7 @@ from copilot4d.cli.model_options import ModelOptions, load, tell_limits
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.datasets import open_dataset
 from copilot4d.errors import UsageError
-from copilot4d.forecast import SHIPPED_MODELS
+from copilot4d.forecasting.load import SHIPPED_MODELS
 
 AUTO = "auto"
 
@@ -86,7 +86,7 @@ def run(options: Options) -> int:
 
 
 def _is_there(name: str) -> bool:
-    from copilot4d.model_folder import shipped_model
+    from copilot4d.checkpoints.model_folder import shipped_model
 
     try:
         shipped_model(name)

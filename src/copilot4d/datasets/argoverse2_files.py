@@ -130,7 +130,11 @@ def _read_table(path: Path, columns: Sequence[str], *, threads: bool = True) -> 
     import pyarrow as pa
     from pyarrow import feather, ipc
 
+    from copilot4d.datasets.arrow_sizes import check_feather_size
+
     try:
+        with pa.OSFile(str(path)) as source:
+            check_feather_size(path, source, ipc.open_file(source).num_record_batches)
         table = feather.read_table(str(path), columns=list(columns), use_threads=threads)
         table.validate(full=threads)  # lengths always; the small tables' text as well
     except (OSError, pa.ArrowException, ValueError, KeyError) as error:

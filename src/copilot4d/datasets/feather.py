@@ -12,6 +12,7 @@ import pyarrow.feather
 import pyarrow.ipc
 from numpy.typing import NDArray
 
+from copilot4d.datasets.arrow_sizes import check_feather_size
 from copilot4d.datasets.point_fields import (
     INTENSITY_NAMES,
     ORIGIN_NAMES,
@@ -63,12 +64,19 @@ def _read_table(path: Path, source: pa.NativeFile) -> pa.Table:
     if any(name not in schema.names for name in _POSITIONS):
         raise missing_columns(path, schema.names)
     indices = [k for k, name in enumerate(schema.names) if name in USED_NAMES]
+    twice = [name for name in USED_NAMES if schema.names.count(name) > 1]
+    if twice:
+        raise DataError(
+            path, "columns", expected="each name once", found=f"{schema.names.count(twice[0])} columns {twice[0]}",
+            remedy="write one column of that name",
+        )  # fmt: skip
     for k in indices:
         if not (pa.types.is_floating(schema.types[k]) or pa.types.is_integer(schema.types[k])):
             raise DataError(
                 path, f"column {schema.names[k]}", expected="numbers", found=f"the type {schema.types[k]}",
                 remedy="write plain numbers",
             )  # fmt: skip
+    check_feather_size(path, source, reader.num_record_batches)
     if len(indices) == len(schema.names):
         return reader.read_all()
     source.seek(0)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from copilot4d.datasets.pose_files import rigid_poses
 from copilot4d.datasets.text_files import UNITS_NS, read_text
 from copilot4d.errors import DataError
 from copilot4d.geometry import se3
 from copilot4d.geometry.se3 import FloatArray
+from copilot4d.plain_yaml import parse_yaml
 
 FILE_NAME = "copilot4d.yaml"
 VERSION = 1
@@ -99,12 +99,7 @@ def parse_axes(text: str) -> FloatArray:
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
-    text = read_text(path, "YAML")
-    try:
-        keys = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError) as error:
-        found = " ".join(str(error).split())[:200] or type(error).__name__
-        raise _bad(path, "YAML", "keys and plain values", found, "correct that line; see docs/own_data.md") from error
+    keys = parse_yaml(read_text(path, "YAML"), source=path)
     if not isinstance(keys, dict):
         raise _bad(path, "YAML", "`key: value` lines", type(keys).__name__, "see docs/own_data.md")
     return keys

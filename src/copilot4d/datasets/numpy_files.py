@@ -9,7 +9,7 @@ import sys
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from copilot4d.datasets.point_fields import (
     missing_columns,
     to_float32,
 )
+from copilot4d.datasets.sizes import check_decoded_size
 from copilot4d.errors import DataError, UsageError
 
 KITTI_COLUMNS = ("x", "y", "z", "intensity")
@@ -115,6 +116,7 @@ def read_npz(path: Path) -> PointFile:
     with archive:
         has_points = "points" in archive.files
         wanted = _NPZ_NAMES if has_points else USED_NAMES
+        _check_members(path, archive, wanted)
         try:
             arrays = {name: archive[name] for name in archive.files if name in wanted}
         except _DAMAGE as error:
@@ -132,6 +134,12 @@ def read_npz(path: Path) -> PointFile:
             )
     found = {name: to_float32(values) for name, values in arrays.items()}
     return PointFile(points=found["points"], intensity=found.get("intensity"), origins=found.get("origins"))
+
+
+def _check_members(path: Path, archive: Any, wanted: Container[str]) -> None:
+    """What the wanted arrays take once they are unpacked, by the archive's own table."""
+    members = [info for info in archive.zip.infolist() if info.filename.removesuffix(".npy") in wanted]
+    check_decoded_size(path, sum(info.file_size for info in members))
 
 
 def write_bin(path: Path, fields: Mapping[str, Array]) -> None:

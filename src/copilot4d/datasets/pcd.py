@@ -20,6 +20,7 @@ from copilot4d.datasets.point_fields import (
     damaged,
     from_fields,
 )
+from copilot4d.datasets.sizes import check_decoded_size
 
 _KINDS = {"F": {"4", "8"}, "I": {"1", "2", "4", "8"}, "U": {"1", "2", "4", "8"}}
 _LONGEST_HEADER = 1 << 16
@@ -151,6 +152,7 @@ def _uncompressed(
         raise damaged(
             path, f"{count * dtype.itemsize} bytes of points", f"{size} bytes in {len(content) - start - 8} compressed"
         )
+    check_decoded_size(path, size)
     try:
         data = lzf_decompress(content[start + 8 : start + 8 + compressed], size)
     except ValueError as error:

@@ -18,6 +18,7 @@ INTENSITY_NAMES = ("intensity", "reflectance", "reflectivity", "remission", "i")
 ORIGIN_NAMES = ("origin_x", "origin_y", "origin_z")
 USED_NAMES = frozenset({"x", "y", "z", *INTENSITY_NAMES, *ORIGIN_NAMES})
 
+_LONGEST_NUMBER = 60
 COPY_AGAIN = "copy the file again from where it came, or leave this sweep out"
 
 
@@ -98,6 +99,9 @@ def ascii_rows(path: Path, lines: list[bytes], names: list[str], count: int) -> 
         raise damaged(
             path, f"{len(names)} numbers in each line", f"{len(words[wrong])} in line {wrong + 1} of the points"
         )
+    longest = max((len(word) for row in words for word in row), default=0)
+    if longest > _LONGEST_NUMBER:  # an array of texts has room for the longest in every place
+        raise damaged(path, f"numbers of at most {_LONGEST_NUMBER} digits", f"one of {longest}")
     try:
         values = np.array(words, dtype="S").astype(np.float64).reshape(count, len(names))
     except ValueError as error:

@@ -2,7 +2,8 @@
 
 The rules are those of the public 4D-Occ data set classes, with two additions. The step between frames comes from the
 drive's timestamps, not from a constant, so that a log at 5 Hz takes every sweep where one at 10 Hz takes every second.
-And a missing sweep is noticed: a frame that is not there is never replaced by its neighbour.
+And frames are found by time: each is the sweep within half a sweep of its place on the log's own clock
+(`geometry.clock`). One that is not there is missing, and never replaced by its neighbour.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.errors import ProtocolError, UsageError
-from copilot4d.geometry import Clip, Drive
+from copilot4d.geometry import Clip, Drive, clock
 
 SETTINGS = ("1s", "3s")
 SECONDS = {"1s": 1.0, "3s": 3.0}
 SPACING_TOLERANCE = 0.1  # of the wanted spacing; real "10 Hz" lidars run between 9.6 and 10.4 Hz
+FRAME_TOLERANCE = 0.5  # of a sweep: how far from its place on the log's clock a frame may lie
 
 _KEYFRAME_INTERVAL_S = 0.5
 _NOMINAL_INTERVAL_S = 0.1  # taken for a drive of a single sweep, whose rate nobody can know
@@ -94,8 +96,8 @@ def protocol_windows(drives: Mapping[str, Drive], setting: str, *, every: int = 
             references = range(rule.n_in, len(drive) - rule.n_out)
         else:
             references = range(len(drive))
-        slots = _slots(drive)
-        windows += [_window(name, reference, slots, rule) for reference in references]
+        readings = _readings(drive)
+        windows += [_window(name, reference, readings, rule) for reference in references]
     return windows[::every]
 
 
@@ -103,7 +105,7 @@ def window_at(drive: Drive, reference: int, setting: str) -> Window:
     """The window of any frame, also of one that is no reference of the protocol (0 <= reference < len(drive))."""
     if not 0 <= reference < len(drive):
         raise UsageError(f"drive {drive.name} has frames 0..{len(drive) - 1}, not {reference}")
-    return _window(drive.name, reference, _slots(drive), frame_rule(drive, setting))
+    return _window(drive.name, reference, _readings(drive), frame_rule(drive, setting))
 
 
 def spaced_windows(drive: Drive, *, n_in: int, n_out: int, step: int, every: int = 1) -> list[Window]:
@@ -113,8 +115,8 @@ def spaced_windows(drive: Drive, *, n_in: int, n_out: int, step: int, every: int
     """
     if min(n_in, step, every) < 1 or n_out < 0:
         raise UsageError(f"windows need n_in, step and every of at least 1, got {n_in}, {step} and {every}")
-    slots, rule = _slots(drive), FrameRule(n_in=n_in, n_out=n_out, step=step, keyframes=False)
-    windows = (_window(drive.name, reference, slots, rule) for reference in range(0, len(drive), every))
+    readings, rule = _readings(drive), FrameRule(n_in=n_in, n_out=n_out, step=step, keyframes=False)
+    windows = (_window(drive.name, reference, readings, rule) for reference in range(0, len(drive), every))
     return [window for window in windows if window.complete]
 
 
@@ -184,23 +186,19 @@ def _rate_message(drive: Drive, interval_s: float, setting: str) -> str:
     )
 
 
-def _slots(drive: Drive) -> NDArray[np.int64]:
-    """(N,) each sweep's place on the sensor's own clock: one that lacks its predecessor is two places further.
+def _readings(drive: Drive) -> NDArray[np.float64]:
+    """(N,) each sweep's place on the log's clock, in sweeps.
 
-    Each interval is compared on its own with the median one, so that slow drift never adds up to a gap. nuScenes'
-    keyframes are the protocol's frames whatever their spacing: there, places are the indices.
+    nuScenes' keyframes are the protocol's frames whatever their spacing: there, places are the indices.
     """
-    if drive.format == "nuscenes" or len(drive) < 2:
-        return np.arange(len(drive))
-    intervals = np.diff(drive.timestamps_ns).astype(np.float64)
-    # Up to half an interval late is jitter; later than that, at least one sweep is missing in between.
-    steps = np.maximum(1, np.ceil(intervals / np.median(intervals) - 0.5)).astype(np.int64)
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(steps)])
+    return (
+        np.arange(len(drive), dtype=np.float64) if drive.format == "nuscenes" else clock.readings(drive.timestamps_ns)
+    )
 
 
 def _gaps(drive: Drive) -> list[tuple[int, int]]:
     """Each frame after which sweeps are missing, and how many."""
-    lost = np.diff(_slots(drive)) - 1
+    lost = np.maximum(0, np.diff(np.rint(_readings(drive)).astype(np.int64)) - 1)
     return [(int(i), int(lost[i])) for i in np.flatnonzero(lost)]
 
 
@@ -210,19 +208,21 @@ def _longest_stretch(drive: Drive) -> tuple[int, int]:
     return max(itertools.pairwise(cuts), key=lambda run: run[1] - run[0])
 
 
-def _window(name: str, reference: int, slots: NDArray[np.int64], rule: FrameRule) -> Window:
-    past = (reference, *_walk(reference, -rule.step, rule.n_in - 1, slots))[::-1]
-    future = tuple(_walk(reference, rule.step, rule.n_out, slots))
+def _window(name: str, reference: int, readings: NDArray[np.float64], rule: FrameRule) -> Window:
+    past = (reference, *_walk(reference, -rule.step, rule.n_in - 1, readings))[::-1]
+    future = tuple(_walk(reference, rule.step, rule.n_out, readings))
     complete = len(past) == rule.n_in and len(future) == rule.n_out
     return Window(drive=name, reference=reference, past=past, future=future, complete=complete)
 
 
-def _walk(reference: int, step: int, count: int, slots: NDArray[np.int64]) -> Iterator[int]:
+def _walk(reference: int, step: int, count: int, readings: NDArray[np.float64]) -> Iterator[int]:
     """The frames one, two, ... `count` steps from the reference, up to the first that is not there."""
     for k in range(1, count + 1):
-        place = slots[reference] + k * step
-        frame = int(np.searchsorted(slots, place))
-        if frame == len(slots) or slots[frame] != place:
+        place = np.rint(readings[reference]) + k * step
+        after = int(np.searchsorted(readings, place))
+        beside = [frame for frame in (after - 1, after) if 0 <= frame < len(readings)]
+        frame = min(beside, key=lambda frame: abs(readings[frame] - place))
+        if abs(readings[frame] - place) >= FRAME_TOLERANCE:
             return
         yield frame
 

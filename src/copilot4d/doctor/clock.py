@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.doctor.finding import Finding, listed, problem, remark
+from copilot4d.geometry import clock
 
 _SLOWEST_HZ, _FASTEST_HZ = 0.4, 60.0
-_LATE = 1.5  # intervals; later than this, a sweep is missing
 _UNSTEADY = 0.1  # of the interval
 
 
@@ -33,34 +33,35 @@ def read_clock(timestamps_ns: NDArray[np.int64]) -> ClockFacts:
     if len(timestamps_ns) < 2:
         return ClockFacts(rate_hz=float("nan"), gaps=(), jitter_s=0.0)
     intervals_s = np.diff(timestamps_ns) * 1e-9
-    usual_s = float(np.median(intervals_s))
-    late = intervals_s > _LATE * usual_s
-    gaps = tuple((int(i), max(1, round(intervals_s[i] / usual_s) - 1)) for i in np.flatnonzero(late))
-    return ClockFacts(rate_hz=1 / usual_s, gaps=gaps, jitter_s=float(np.std(intervals_s[~late])))
+    lost = clock.lost_after(timestamps_ns)
+    gaps = tuple((int(i), int(lost[i])) for i in np.flatnonzero(lost))
+    regular_s = intervals_s[lost == 0]
+    jitter_s = float(np.std(regular_s)) if len(regular_s) else 0.0
+    return ClockFacts(rate_hz=1e9 / clock.interval_ns(timestamps_ns), gaps=gaps, jitter_s=jitter_s)
 
 
-def check_clock(where: str, clock: ClockFacts, frames: int) -> list[Finding]:
+def check_clock(where: str, facts: ClockFacts, frames: int) -> list[Finding]:
     """Findings about rate, gaps and jitter."""
     findings = []
-    if clock.gaps:
-        after = listed([f"{lost} after frame {frame}" for frame, lost in clock.gaps])
+    if facts.gaps:
+        after = listed([f"{lost} after frame {frame}" for frame, lost in facts.gaps])
         findings.append(problem(
             "sweeps-missing", where, "Sweeps are missing",
-            f"{clock.missing} at {len(clock.gaps)} place(s) of {frames} sweeps, by the timestamps: {after}",
+            f"{facts.missing} at {len(facts.gaps)} place(s) of {frames} sweeps, by the timestamps: {after}",
             "copy the missing sweeps again; or cut the log into two drives at each gap; windows that would cross a "
             "gap are left out",
         ))  # fmt: skip
-    if not np.isnan(clock.rate_hz) and not _SLOWEST_HZ <= clock.rate_hz <= _FASTEST_HZ:
+    if not np.isnan(facts.rate_hz) and not _SLOWEST_HZ <= facts.rate_hz <= _FASTEST_HZ:
         findings.append(problem(
             "clock-unit", where, "The timestamps are not in the unit that their format says",
-            f"a sweep every {1 / clock.rate_hz:.4g} s, where lidars turn 2 to 20 times a second",
+            f"a sweep every {1 / facts.rate_hz:.4g} s, where lidars turn 2 to 20 times a second",
             "check whether the times are seconds, milliseconds, microseconds or nanoseconds, and write them as the "
             "format wants them",
         ))  # fmt: skip
-    elif not np.isnan(clock.rate_hz) and clock.jitter_s > _UNSTEADY / clock.rate_hz:
+    elif not np.isnan(facts.rate_hz) and facts.jitter_s > _UNSTEADY / facts.rate_hz:
         findings.append(remark(
             "clock-unsteady", where, "The sweeps come at an uneven rate",
-            f"intervals of {1e3 / clock.rate_hz:.0f} ms that vary by {clock.jitter_s * 1e3:.0f} ms",
+            f"intervals of {1e3 / facts.rate_hz:.0f} ms that vary by {facts.jitter_s * 1e3:.0f} ms",
             "nothing, if the sensor was so; otherwise use the sensor's own timestamps, not the recorder's",
         ))  # fmt: skip
     return findings

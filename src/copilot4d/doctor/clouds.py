@@ -22,7 +22,6 @@ class CloudFacts:
 
     frame: int
     points: int
-    not_finite: int
     at_origin: int
     range_median: float
     range_far: float  # 99th percentile
@@ -32,20 +31,18 @@ class CloudFacts:
     @property
     def empty(self) -> bool:
         """No usable point."""
-        return self.points - self.not_finite - self.at_origin <= 0
+        return self.points - self.at_origin <= 0
 
 
 def read_cloud(frame: int, sweep: Sweep) -> CloudFacts:
     """The facts of one sweep."""
-    finite = np.isfinite(sweep.points).all(axis=1)
-    ranges = np.linalg.norm(sweep.points[finite] - _origins(sweep)[finite], axis=1)
+    ranges = np.linalg.norm(sweep.points - _origins(sweep), axis=1)
     far = ranges[ranges > _AT_ORIGIN]
     some = far if len(far) else np.array([np.nan])
     middle, distant = np.percentile(some, [50, 99])
     return CloudFacts(
         frame=frame,
         points=len(sweep),
-        not_finite=int((~finite).sum()),
         at_origin=len(ranges) - len(far),
         range_median=float(middle),
         range_far=float(distant),
@@ -58,22 +55,13 @@ def distinct_origins(sweep: Sweep) -> tuple[tuple[float, float, float], ...]:
     """Where the sweep's rays start, in its own frame: one place per sensor."""
     if sweep.origins is None or not len(sweep):
         return ((0.0, 0.0, 0.0),)
-    finite = sweep.origins[np.isfinite(sweep.origins).all(axis=1)]
-    places = np.unique(np.round(finite / _ORIGIN_STEP).astype(np.int64), axis=0) * _ORIGIN_STEP
+    places = np.unique(np.round(sweep.origins / _ORIGIN_STEP).astype(np.int64), axis=0) * _ORIGIN_STEP
     return tuple((float(x), float(y), float(z)) for x, y, z in places)
 
 
 def check_clouds(where: str, clouds: Sequence[CloudFacts]) -> list[Finding]:
-    """Findings about NaN, empty sweeps and points that are no returns."""
+    """Findings about empty sweeps and points that are no returns."""
     findings = []
-    not_finite = [c for c in clouds if c.not_finite]
-    if not_finite:
-        findings.append(problem(
-            "points-not-finite", where, "Points are NaN or infinite",
-            f"in {len(not_finite)} of {len(clouds)} sampled sweeps: "
-            + listed([f"{c.not_finite} of {c.points} points in frame {c.frame}" for c in not_finite], 4),
-            "drop them when the sweeps are written (own data: `invalid_points: drop` in copilot4d.yaml)",
-        ))  # fmt: skip
     empty = [c.frame for c in clouds if c.empty]
     if empty:
         findings.append(problem(

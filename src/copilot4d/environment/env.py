@@ -18,10 +18,10 @@ from copilot4d.environment.moments import Beginnings, Moments, check_options
 from copilot4d.environment.motion import motion_of, twist_of
 from copilot4d.environment.observation import DISAGREEMENT_CAP_M, Observation, Packed, Packing, disagreement
 from copilot4d.errors import UsageError
-from copilot4d.forecaster import Forecaster, future_timestamps
+from copilot4d.forecaster import Forecaster, Imagination, ImaginedFrame, future_timestamps
+from copilot4d.forecasting.repeated import imagine
 from copilot4d.geometry import Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
-from copilot4d.imagination import Imagination, ImaginedFrame, imagine
 
 Info: TypeAlias = dict[str, Any]
 Reward: TypeAlias = Callable[[Observation, FloatArray, Observation, Info], float]
@@ -251,7 +251,9 @@ _SHARED: WeakValueDictionary[str, Forecaster] = WeakValueDictionary()
 
 def shared_forecaster(name_or_folder: str | Path) -> Forecaster:
     """The forecaster of a name or folder: one and the same for all environments, as long as one of them lives."""
-    from copilot4d.forecast import load_forecaster  # here: models need torch, the registration of environments does not
+    from copilot4d.forecasting.load import (
+        load_forecaster,  # here: models need torch, the registration of environments does not
+    )
 
     name = str(name_or_folder)
     forecaster = _SHARED.get(name)

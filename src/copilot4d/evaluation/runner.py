@@ -109,7 +109,7 @@ def evaluate_dataset(
         futures=futures,
         options={
             **sampling,
-            **getattr(forecaster, "settings", {}),
+            **forecaster.settings,
             "every": protocol.every,
             "limit": protocol.limit,
             "on_bad_sweep": on_bad_sweep,
@@ -135,7 +135,7 @@ def _key(
     """
     references = [(w.drive, int(dataset[w.drive].timestamps_ns[w.reference])) for w in windows]
     return {
-        "model": forecaster.name, "fingerprint": str(getattr(forecaster, "fingerprint", "")), "setting": setting,
+        "model": forecaster.name, "fingerprint": forecaster.fingerprint, "setting": setting,
         "protocol": protocol.hash, **sampling,
         "windows": hashlib.sha256(repr(references).encode()).hexdigest(),
         "drives": {name: _fingerprint(dataset[name]) for name in {w.drive for w in windows}},

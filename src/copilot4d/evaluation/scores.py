@@ -148,7 +148,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise DataError(path, "file", expected="a score file", found="a folder", remedy="name the file in it") from None
     except OSError as error:
         raise DataError(path, "file", expected="a readable file", found=str(error), remedy=_REMEDY) from error
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no text, no JSON, or a number of thousands of digits
         raise DataError(path, "file", expected="JSON", found=f"damaged text ({error})", remedy=_REMEDY) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = f"format {content.get('format')!r}" if isinstance(content, dict) else type(content).__name__
@@ -160,6 +160,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+_LARGEST = 10**300
 _TYPES: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": (int, float)}
 
 
@@ -168,11 +169,17 @@ def _check_type(path: str | Path, name: str, value: Any, annotation: str) -> Non
     expected: Any = {"list": list, "dict": dict}.get(kind, _TYPES.get(kind, object))
     if not isinstance(value, expected) or (isinstance(value, bool) and kind in ("int", "float")):
         raise DataError(path, name, expected=f"{annotation}", found=f"{value!r:.60}", remedy=_REMEDY)
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        raise DataError(path, name, expected="a number below 1e300", found="a larger one", remedy=_REMEDY)
+    if annotation == "list[str]" and not all(isinstance(item, str) for item in value):
+        raise DataError(path, name, expected="a list of texts", found=f"{value!r:.60}", remedy=_REMEDY)
 
 
 def _number(path: str | Path, name: str, value: Any) -> float:
     if value is None:
         return float("nan")
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        raise DataError(path, name, expected="a number below 1e300", found="a larger one", remedy=_REMEDY)
     if value in ("inf", "-inf") or (isinstance(value, (int, float)) and not isinstance(value, bool)):
         return float(value)
     raise DataError(path, name, expected="a number or null", found=f"{value!r:.60}", remedy=_REMEDY)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from copilot4d.errors import ForecastError
+from copilot4d.errors import Copilot4dWarning, ForecastError
 from copilot4d.geometry.rays import BeamPattern
 from copilot4d.geometry.sweep import Sweep
 
@@ -16,6 +17,7 @@ from copilot4d.geometry.sweep import Sweep
 # the phase of the turn; a beam that was missing lies a whole spacing from its neighbours.
 SAME_BEAM = 0.75
 MIN_RANGE_M = 0.01
+MAX_BEAMS = 200_000  # of an estimate: what is rendered stays bounded, whatever a sweep holds
 
 
 def estimate_beam_pattern(sweeps: Sequence[Sweep], max_range_m: float | None = None) -> BeamPattern:
@@ -23,7 +25,7 @@ def estimate_beam_pattern(sweeps: Sequence[Sweep], max_range_m: float | None = N
 
     Beams that never came back (into the sky) are unknown and missing, which is what generation wants: it would drop
     them. max_range_m: how far the sensor sees; None: the furthest return. Where a sweep merges several lidars,
-    directions are those of each point's own origin.
+    directions are those of each point's own origin. At most MAX_BEAMS, with a warning.
     """
     directions = [_directions(sweep) for sweep in sweeps]
     newest = next((d for d in reversed(directions) if len(d)), None)
@@ -38,6 +40,13 @@ def estimate_beam_pattern(sweeps: Sequence[Sweep], max_range_m: float | None = N
                 continue
             distance, _ = cKDTree(pattern).query(older, distance_upper_bound=max(same, 1e-9))
             pattern = np.concatenate([pattern, older[~np.isfinite(distance)]])
+    if len(pattern) > MAX_BEAMS:
+        warnings.warn(
+            f"the past sweeps show {len(pattern)} beams; {MAX_BEAMS} of them, evenly chosen, are rendered. Give a "
+            "BeamPattern or rays to render others",
+            Copilot4dWarning, stacklevel=2,
+        )  # fmt: skip
+        pattern = pattern[np.linspace(0, len(pattern) - 1, MAX_BEAMS).astype(np.int64)]
     if max_range_m is None:
         max_range_m = max(float(sweep.rays()[1].max()) for sweep in sweeps if len(sweep))
     return BeamPattern(pattern, max_range_m)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.errors import UsageError
-from copilot4d.geometry import se3
+from copilot4d.geometry import clock, se3
 from copilot4d.geometry.rays import Rays, inside_box, rays_through
 from copilot4d.geometry.se3 import FloatArray
 
@@ -34,6 +34,17 @@ class Sweep:
             raise UsageError(f"Sweep.points must be (N, 3) float32, got {self.points.shape} {self.points.dtype}")
         if self.world_from_lidar.shape != (4, 4):
             raise UsageError(f"Sweep.world_from_lidar must be (4, 4), got {self.world_from_lidar.shape}")
+        for name, values in (("points", self.points), ("origins", self.origins)):
+            if values is not None and not np.isfinite(values).all():
+                bad = ~np.isfinite(values).all(axis=1)
+                raise UsageError(
+                    f"Sweep.{name} must be finite: {int(bad.sum())} of {len(values)} rows are NaN or infinite, the "
+                    f"first is row {int(np.argmax(bad))}; leave those points out when the sweep is made"
+                )
+        if not np.isfinite(self.world_from_lidar).all():
+            raise UsageError(
+                "Sweep.world_from_lidar must be finite, and holds NaN or infinite numbers: correct the pose"
+            )
         for name in ("intensity", "origins"):
             extra = getattr(self, name)
             if extra is not None and len(extra) != len(self.points):
@@ -137,10 +148,8 @@ class Drive(Sequence[Sweep]):
 
     @property
     def interval_s(self) -> float:
-        """The median time between two sweeps, in seconds (NaN for fewer than two)."""
-        if len(self) < 2:
-            return float("nan")
-        return float(np.median(np.diff(self.timestamps_ns))) * 1e-9
+        """The time of one sweep by the log's own clock, in seconds (NaN for fewer than two sweeps)."""
+        return clock.interval_ns(self.timestamps_ns) * 1e-9
 
     @classmethod
     def from_sweeps(cls, name: str, sweeps: Sequence[Sweep], **properties: Any) -> Drive:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from copilot4d.errors import UsageError
+from copilot4d.errors import UsageError, check_range
 from copilot4d.geometry.se3 import FloatArray
+
+MAX_SIDE, MAX_CELLS = 1 << 14, 1 << 28  # of a grid: four times the paper's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,8 @@ class VoxelGrid:
             raise UsageError(f"a VoxelGrid needs finite numbers: minimum {self.minimum}, cell_size {self.cell_size}")
         if min(self.cell_size) <= 0 or min(self.shape) < 1:
             raise UsageError(f"a VoxelGrid needs positive cells: cell_size {self.cell_size}, shape {self.shape}")
+        check_range("a VoxelGrid's cells along one axis", self.shape, 1, MAX_SIDE)
+        check_range("a VoxelGrid's cells", self.cells, 1, MAX_CELLS)
 
     @classmethod
     def from_bounds(
@@ -56,7 +61,7 @@ class VoxelGrid:
     @property
     def cells(self) -> int:
         """How many cells there are."""
-        return int(np.prod(self.shape))
+        return math.prod(self.shape)
 
     def index_of(self, points: FloatArray) -> NDArray[np.int64]:
         """(..., 3) -> (..., 3) cell indices; outside the grid they are negative or >= shape (see `contains`)."""

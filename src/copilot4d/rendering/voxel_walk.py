@@ -41,18 +41,39 @@ def cross_voxels(
     return Crossings(firsts, voxels, lengths_m)
 
 
+def room_for(rays: int, sizes: NDArray[np.int64]) -> Crossings:
+    """Space for what so many rays may cross at most: `cross_voxels_into` needs to walk only once."""
+    most = rays * int(sizes[1] * sizes[3] + sizes[2] * sizes[4] + sizes[6])
+    return Crossings(
+        np.zeros(rays + 1, dtype=np.int64), np.empty(most, dtype=np.int64), np.empty(most, dtype=np.float32)
+    )
+
+
+def cross_voxels_into(
+    room: Crossings, origins: NDArray[Any], directions: NDArray[Any], scenes: NDArray[np.int64],
+    steps: NDArray[np.int64], entry: NDArray[Any], leave: NDArray[Any], minimum: NDArray[Any], size: NDArray[Any],
+    sizes: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """`cross_voxels` of no more rays than there is room for."""
+    shape = np.array([sizes[1] * sizes[3], sizes[2] * sizes[4], sizes[6]])
+    _walk(origins, directions, scenes, steps, entry, leave, minimum, size, shape, sizes, *room, True)
+
+
 @compiled
 def _walk(
     origins: Any, directions: Any, scenes: Any, steps: Any, entry: Any, leave: Any, minimum: Any, size: Any,
     shape: Any, sizes: Any, firsts: Any, voxels: Any, lengths_m: Any, write: bool,
 ) -> None:  # fmt: skip
-    """Count each ray's crossings into firsts[r + 1], or write them from firsts[r] on (Amanatides and Woo)."""
+    """Count each ray's crossings into firsts[r + 1], or write them from firsts[r] on, and into firsts[r + 1] where the
+    next ray's begin (Amanatides and Woo).
+    """
     fold, steps_of_time, levels = sizes[3], sizes[5], sizes[6]
     cell, ahead = np.empty(3, dtype=np.int64), np.empty(3, dtype=np.int64)
     crossing, stride = np.empty(3), np.empty(3)
     for r in range(len(origins)):
         here, far = float(entry[r]), float(leave[r])
         if not far > here:
+            firsts[r + 1] = firsts[r] if write else 0
             continue
         for axis in range(3):
             direction = float(directions[r, axis])
@@ -84,8 +105,7 @@ def _walk(
             crossing[axis] += stride[axis]
             if cell[axis] < 0 or cell[axis] >= shape[axis]:
                 break
-        if not write:
-            firsts[r + 1] = number
+        firsts[r + 1] = number
 
 
 @compiled

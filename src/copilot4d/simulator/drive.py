@@ -18,7 +18,7 @@ from copilot4d.simulator.agents import EGO_SHAPE
 from copilot4d.simulator.ground import Hills
 from copilot4d.simulator.lidar import MOVING_BASE, LabelledSweep, scan
 from copilot4d.simulator.roads import StreetOptions
-from copilot4d.simulator.sensors import LidarSensor, sensor_named
+from copilot4d.simulator.sensors import VARIED_MOUNT_M, LidarSensor, sensor_named
 from copilot4d.simulator.simulation import Simulation, start
 from copilot4d.simulator.street import moving_bodies
 
@@ -98,7 +98,8 @@ def drive_of(
     if count < 1:
         raise UsageError(f"no sweep fits between {start_s} s and {end} s at {rate} Hz")
     times = start_s + np.arange(count) / rate
-    poses = np.stack([_world_from_lidar(simulation, device, t) for t in times])
+    devices = [device.of_sweep(simulation.street.seed, round(t * 1e9)) for t in times]
+    poses = np.stack([_world_from_lidar(simulation, d, t) for d, t in zip(devices, times, strict=True)])
     bodies = moving_bodies(list(simulation.people.shapes))
     noise_key = random_numbers.key(simulation.street.seed, random_numbers.NOISE)
 
@@ -109,10 +110,10 @@ def drive_of(
         scene = simulation.street.scene.with_moving(bodies, simulation.poses_at(before), simulation.poses_at(after))
         stamp = round(times[i] * 1e9)
         return scan(
-            scene, simulation.street.objects, device,
-            world_from_lidar_start=_world_from_lidar(simulation, device, before),
+            scene, simulation.street.objects, devices[i],
+            world_from_lidar_start=_world_from_lidar(simulation, devices[i], before),
             world_from_lidar_middle=poses[i],
-            world_from_lidar_end=_world_from_lidar(simulation, device, after),
+            world_from_lidar_end=_world_from_lidar(simulation, devices[i], after),
             timestamp_ns=stamp, key=random_numbers.key(noise_key, stamp), motion_compensated=motion_compensated,
             threads=threads,
         )  # fmt: skip
@@ -136,8 +137,8 @@ def ego_box(sensor: LidarSensor) -> FloatArray:
     body = EGO_SHAPE.primitives
     half_x = max(abs(p.x) + p.half_x for p in body) + 0.6  # it drives on while the head turns
     half_y = max(abs(p.y) + p.half_y for p in body) + 0.15
-    x, z = sensor.mount_x_m, sensor.mount_z_m
-    return np.array([-half_x - x, -half_y, -z - 0.2, half_x - x, half_y, 0.2])
+    x, z, moved = sensor.mount_x_m, sensor.mount_z_m, VARIED_MOUNT_M if sensor.varied else 0.0
+    return np.array([-half_x - x - moved, -half_y, -z - moved / 2 - 0.2, half_x - x + moved, half_y, 0.2])
 
 
 def _truth(simulation: Simulation, object_ids: NDArray[np.int32], time_s: float) -> SweepTruth:

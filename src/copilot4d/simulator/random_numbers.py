@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from copilot4d.compiled import compiled
 
 # What a number is for; part of its key. A drive is reproducible only while these keep their values.
-STREET, LAYOUT, POPULATION, ROUTE, DRIVER, NOISE, EGO = range(1, 8)
+STREET, LAYOUT, POPULATION, ROUTE, DRIVER, NOISE, EGO, SENSOR = range(1, 9)
 
 _GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 
 from copilot4d.errors import UsageError
 from copilot4d.geometry.se3 import FloatArray
+from copilot4d.simulator import random_numbers
 
 SLOWEST_HZ = 10.0  # half of a sweep must fit into the one step of traffic that can be told beyond a simulation's ends
+
+VARIED_RAYS = 20_480
+VARIED_MOUNT_M = 0.8  # ahead or behind; half of it up or down
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,7 @@ class LidarSensor:
     lost_share: float = 0.005  # returns lost for no visible reason
     weak_return: float = 0.004  # reflectivity x cosine below which half of the returns are lost at 30 m
     rotates: bool = True  # False: the whole sweep is taken at one moment
+    varied: bool = False  # every sweep has beams and a mount of its own, see `of_sweep`
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.min_range_m < self.max_range_m:
@@ -63,6 +68,28 @@ class LidarSensor:
     def rays(self) -> int:
         """Rays of one sweep."""
         return sum(h.columns * len(h.elevations_deg) for h in self.heads)
+
+    def of_sweep(self, *key: int) -> LidarSensor:
+        """The sensor that takes one sweep: itself, or where it is `varied` the one that belongs to the key.
+
+        A varied sensor has one head of 16 to 64 beams, packed around the horizon or not, about VARIED_RAYS rays, and a
+        mount up to VARIED_MOUNT_M away from its own.
+        """
+        if not self.varied:
+            return self
+        rng = random_numbers.generator(*key, random_numbers.SENSOR)
+        beams = int(rng.integers(16, 65))
+        top, bottom, bend = rng.uniform(2.0, 12.0), rng.uniform(-30.0, -18.0), rng.uniform(0.6, 1.6)
+        elevations = top + (bottom - top) * np.linspace(0.0, 1.0, beams) ** bend
+        head = SpinningHead(
+            elevations_deg=tuple(float(e) for e in elevations), columns=VARIED_RAYS // beams,
+            start_deg=float(rng.uniform(0.0, 360.0)),
+        )  # fmt: skip
+        ahead, above = rng.uniform(-VARIED_MOUNT_M, VARIED_MOUNT_M, size=2)
+        return replace(
+            self, heads=(head,), varied=False, mount_x_m=self.mount_x_m + float(ahead),
+            mount_z_m=self.mount_z_m + 0.5 * float(above),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +158,10 @@ SENSORS: dict[str, LidarSensor] = {
     ),
     "mini32": LidarSensor(
         name="mini32", heads=(SpinningHead(elevations_deg=_steps((4.0, -9.5, 22), (-10.5, -24.0, 10)), columns=640),)
+    ),
+    "varied": LidarSensor(
+        name="varied", heads=(SpinningHead(elevations_deg=_steps((4.0, -24.0, 32)), columns=640),), mount_z_m=1.9,
+        varied=True,
     ),
 }  # fmt: skip
 

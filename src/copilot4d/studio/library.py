@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from copilot4d.datasets import Dataset, open_dataset
-from copilot4d.forecast import load_forecaster
 from copilot4d.forecaster import Forecaster
+from copilot4d.forecasting.load import load_forecaster
 
 MOST_DATA_SETS = 4  # kept open; the oldest is closed for a fifth
 
@@ -44,7 +44,8 @@ class Library:
     def limits(self, name: str) -> str:
         """How far a trained model sees and what it was trained on; nothing for a baseline, or before it is loaded."""
         with self._lock:
-            return str(getattr(self._forecasters.get(name), "limits", ""))
+            loaded = self._forecasters.get(name)
+            return "" if loaded is None else loaded.limits
 
     def forecaster(self, name: str) -> Forecaster:
         """A model by its name or folder; it stays loaded."""

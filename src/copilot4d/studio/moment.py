@@ -10,8 +10,8 @@ import numpy as np
 from copilot4d.datasets import Dataset
 from copilot4d.datasets.windows import SECONDS, Window, frame_rule, window_at
 from copilot4d.errors import DataError
-from copilot4d.forecast import continue_motion
 from copilot4d.geometry import Drive, Sweep, se3
+from copilot4d.geometry.motion import continue_motion
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.studio.paths import Controls, controls_of, drive_way, poses_of
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from pykdtree.kdtree import KDTree
 
 from copilot4d.errors import UsageError
+from copilot4d.forecaster import ImaginedFrame
 from copilot4d.geometry import Sweep
 from copilot4d.geometry.se3 import FloatArray
-from copilot4d.imagination import ImaginedFrame
 
 MOST_FUTURES, MOST_STEPS, MOST_GUIDANCE, MOST_SEED = 8, 50, 5.0, 2**31 - 1
 State = Literal["waiting", "running", "done", "cancelled", "failed"]

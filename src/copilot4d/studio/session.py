@@ -14,8 +14,9 @@ from typing import Any
 from copilot4d.datasets import Dataset
 from copilot4d.datasets.windows import SETTINGS, protocol_windows
 from copilot4d.errors import Copilot4dError, UsageError
+from copilot4d.forecaster import Imagination, Imaginative
+from copilot4d.forecasting.repeated import imagine
 from copilot4d.geometry import Drive
-from copilot4d.imagination import Imagination, Imaginative, imagine
 from copilot4d.studio.library import Library
 from copilot4d.studio.moment import Moment, read_moment
 from copilot4d.studio.plan import Plan, PlannedWay

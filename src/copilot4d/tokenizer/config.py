@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from copilot4d.errors import UsageError
+from copilot4d.errors import UsageError, check_range
 from copilot4d.geometry import VoxelGrid
 from copilot4d.layers.position import PositionKind
 from copilot4d.tokenizer.bev import EmptyPillar
@@ -43,6 +44,11 @@ class BackboneConfig:
                 raise UsageError(f"--backbone.heads must divide --backbone.dims, got {self.heads} for {self.dims}")
         if self.patch < 1 or min(self.depths) < 1:
             raise UsageError(f"--backbone.patch and .depths must be at least 1, got {self.patch} and {self.depths}")
+        check_range("--backbone.patch", self.patch, 1, 64)
+        check_range("--backbone.dims", self.dims, 1, 8192)
+        check_range("--backbone.depths", self.depths, 1, 64)
+        check_range("--backbone.window", self.window, 1, 64)
+        check_range("--backbone.mlp-ratio", self.mlp_ratio, 0.01, 32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +60,16 @@ class RenderingConfig:
     inference_max_samples: int = 4096
     depth: DepthKind = "sum"  # at inference: sum w h as the loss has it, divided by the opacity, or the median
     min_opacity: float = 0.5  # below it a ray has no return
-    training_mask: TrainingMask = "true"  # look where points are, or also where the coarse branch says so
+    training_mask: TrainingMask = "union"  # sampled in training: what inference samples too, or only true cells
 
     def __post_init__(self) -> None:
         if not self.step_m > 0:
             raise UsageError(f"--rendering.step-m must be positive, got {self.step_m}")
         if min(self.max_samples, self.inference_max_samples) < 1:
             raise UsageError("--rendering.max-samples and .inference-max-samples must be at least 1")
+        check_range("--rendering.step-m", self.step_m, 0.005, 100)
+        check_range("--rendering.max-samples", self.max_samples, 1, 1 << 16)
+        check_range("--rendering.inference-max-samples", self.inference_max_samples, 1, 1 << 16)
         if self.depth not in get_args(DepthKind):
             raise UsageError(f"--rendering.depth is one of {', '.join(get_args(DepthKind))}, got {self.depth!r}")
         if not 0 <= self.min_opacity <= 1:
@@ -102,10 +111,23 @@ class TokenizerConfig:
                     f"--skipping.resolution cell needs a --skipping.pool that divides --backbone.patch, got "
                     f"{self.skipping.pool} and {self.backbone.patch}"
                 )
+        check_range("--point-dim", self.point_dim, 1, 4096)
+        levels = self.feature_grid.levels or self.grid.shape[2]
+        columns = math.prod(self.map_size) * self.feature_grid.upsample**2
+        check_range("the feature grid's numbers", columns * levels * self.feature_grid.channels, 1, 1 << 30)
         token = 2 * self.backbone.patch
         for name, unit in (("2 x --backbone.patch", token), ("--skipping.pool", self.skipping.pool)):
             if self.grid.shape[0] % unit or self.grid.shape[1] % unit:
                 raise UsageError(f"{name} = {unit} must divide the grid's x and y cells, {self.grid.shape[:2]}")
+
+    @property
+    def samples_in_training(self) -> int:
+        """The most samples of a ray in training.
+
+        Without skipping as many as at inference: rays composited more densely than they were trained would stop too
+        early, because each sample has learned the occupancy of a longer stretch.
+        """
+        return self.rendering.inference_max_samples if self.mode == "no_skipping" else self.rendering.max_samples
 
     @property
     def logits_per_cell(self) -> int:

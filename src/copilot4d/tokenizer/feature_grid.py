@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from copilot4d.errors import UsageError
+from copilot4d.errors import UsageError, check_range
 from copilot4d.geometry import VoxelGrid
 from copilot4d.rendering import Corners, trilinear_corners
+from copilot4d.rendering.one_pass import HiddenGrid
 from copilot4d.rendering.weighted_rows import weighted_rows
 
 POINTS_AT_ONCE = 1 << 20
@@ -34,6 +35,11 @@ class FeatureGridConfig:
         for name in ("upsample", "channels", "hidden"):
             if getattr(self, name) < 1:
                 raise UsageError(f"--feature-grid.{name} must be at least 1, got {getattr(self, name)}")
+        check_range("--feature-grid.upsample", self.upsample, 1, 16)
+        check_range("--feature-grid.channels", self.channels, 1, 1024)
+        check_range("--feature-grid.hidden", self.hidden, 1, 8192)
+        if self.levels is not None:
+            check_range("--feature-grid.levels", self.levels, 1, 4096)
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,25 @@ class FeatureGrid(nn.Module):
         self.hidden = nn.Linear(config.channels, config.hidden, bias=True)
         self.occupancy = nn.Linear(config.hidden, 1, bias=True)
 
+    def refined(self, weight: Tensor) -> Tensor:
+        """The first layer's weight of a grid with fewer cells along x and y, as one of this grid's.
+
+        Each of this grid's cells takes the weights of the coarser cell that holds it. Any other weight is returned as
+        it is.
+        """
+        up, levels, channels = self.config.upsample, self.grid.shape[2], self.config.channels
+        coarse = round((len(weight) / (levels * channels)) ** 0.5)
+        fits = (
+            weight.ndim == 2
+            and coarse**2 * levels * channels == len(weight)
+            and weight.shape[1] == self.norm.normalized_shape[0]
+        )
+        if not fits or coarse >= up or up % coarse:
+            return weight
+        cells = weight.view(coarse, coarse, levels * channels, -1)
+        times = up // coarse
+        return cells.repeat_interleave(times, dim=0).repeat_interleave(times, dim=1).reshape(-1, weight.shape[1])
+
     def forward(self, features: Tensor, points: Tensor, scenes: Tensor) -> Tensor:
         """(B, H, W, D) decoder map, (S, 3) points of (S,) scenes -> (S,) occupancy logits."""
         if torch.is_grad_enabled() or len(points) <= POINTS_AT_ONCE:
@@ -71,6 +96,23 @@ class FeatureGrid(nn.Module):
 
     def table(self, features: Tensor, used: Tensor | None = None) -> FeatureTable:
         """The feature grid at the columns (B * X * Y,) that are used; None: all of it."""
+        picked, columns = self._picked(features, used)
+        rows = self.linear(picked).view(-1, self.config.channels)  # (cells x up x up x Z, C)
+        return FeatureTable(_at_least_fp32(rows), columns)
+
+    def hidden_grid(self, features: Tensor, used: Tensor | None = None) -> HiddenGrid:
+        """What the MLP's hidden layer reads at the cells of one scene (1, H, W, D); used as in `table`."""
+        picked, columns = self._picked(features, used)
+        linear = self.linear.weight.view(-1, self.config.channels, self.linear.in_features)
+        joined = torch.einsum("kc,ncd->nkd", self.hidden.weight, linear)  # both layers in one
+        values = functional.linear(picked, joined.flatten(0, 1), self.hidden.bias.repeat(len(joined)))
+        return HiddenGrid(
+            grid=self.grid, values=values.view(-1, self.config.hidden), columns=columns,
+            weights=self.occupancy.weight[0], bias=float(self.occupancy.bias),
+        )  # fmt: skip
+
+    def _picked(self, features: Tensor, used: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The normalised map at its cells with used columns, and the number of each column in what they make."""
         batch, (height, width), up = features.shape[0], self.map_size, self.config.upsample
         cells = batch * height * width
         if used is None:
@@ -81,9 +123,7 @@ class FeatureGrid(nn.Module):
         number[chosen] = torch.arange(len(chosen), device=features.device)
         within = torch.arange(up * up, device=features.device).view(1, 1, up, 1, up)
         columns = number.view(batch, height, 1, width, 1) * (up * up) + within  # (B, H, up, W, up)
-        picked = self.norm(features.flatten(0, 2).index_select(0, chosen))
-        rows = self.linear(picked).view(-1, self.config.channels)  # (cells x up x up x Z, C)
-        return FeatureTable(_at_least_fp32(rows), columns.flatten())
+        return self.norm(features.flatten(0, 2).index_select(0, chosen)), columns.flatten()
 
     def dense(self, features: Tensor) -> Tensor:
         """(B, H, W, D) -> (B, X, Y, Z, C): the whole grid, for looking at; 1 GB a scene at the paper's size."""

@@ -27,13 +27,14 @@ class LossConfig:
     margin_m: float = 0.4  # epsilon: weight within it of the surface is free
     occupancy: float = 1.0  # binary cross entropy of the coarse branch
     occupied_weight: float = 1.0  # how much more an occupied voxel counts in it
+    agreement: float = 0.0  # encoder outputs of two scans of one moment must be alike; not in the paper
 
     def __post_init__(self) -> None:
         if self.concentration_norm not in get_args(Concentration):
             known = ", ".join(get_args(Concentration))
             raise UsageError(f"--losses.concentration-norm is one of {known}, got {self.concentration_norm!r}")
         names = ("codebook", "commitment", "depth", "concentration", "termination", "margin_m", "occupancy",
-                 "occupied_weight")  # fmt: skip
+                 "occupied_weight", "agreement")  # fmt: skip
         for name in names:
             if not getattr(self, name) >= 0:
                 raise UsageError(f"--losses.{name.replace('_', '-')} must not be negative, got {getattr(self, name)}")
@@ -77,6 +78,18 @@ def termination_loss(
     stopped = (ahead.abs() <= step_m / 2) & is_surface[:, None] & (logits > -torch.inf)
     signed = torch.where(stopped, -logits, logits)
     return (functional.softplus(signed) * (passed | stopped)).sum(dim=-1)
+
+
+def agreement_loss(one: Tensor, other: Tensor, shared: Tensor) -> Tensor:
+    """(B, H, W, D) encoder outputs of two scans -> how far they are apart in the columns (B, H, W) that both hit.
+
+    Squared distance over the squared length of the outputs, which gradients do not change: 0 for equal outputs, 2 for
+    unrelated ones of equal length. A mean over scenes.
+    """
+    one, other = one.float(), other.float()
+    apart = (one - other).square().sum(dim=-1) * shared
+    length = 0.5 * (one.square().sum(dim=-1) + other.square().sum(dim=-1)) * shared
+    return (apart.sum(dim=(1, 2)) / length.sum(dim=(1, 2)).detach().clamp(min=1e-6)).mean()
 
 
 def occupancy_loss(logits: Tensor, occupied: Tensor, occupied_weight: float = 1.0) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -14,13 +14,15 @@ from copilot4d.rendering import (
     RayBatch,
     composite,
     median_depth,
+    one_pass,
     pad_samples,
     sample_rays,
     weights_from_logits,
 )
+from copilot4d.rendering.one_pass import columns_under
 from copilot4d.tokenizer.feature_grid import FeatureGrid
 
-DepthKind = Literal["sum", "normalised", "median"]
+DepthKind = Literal["sum", "normalised", "median"]  # in the order of `one_pass`
 
 RAYS_AT_ONCE = 32768  # each part evaluates the columns of the feature grid that it needs anew
 
@@ -77,7 +79,58 @@ def render_rays(
     mask: Tensor | None,
     kind: DepthKind = "sum",
 ) -> tuple[Composite, int]:
-    """Depth and opacity of any number of rays, some at a time; and how many samples that took."""
+    """Depth and opacity of any number of rays; and how many samples lie on them. In one pass where that is possible:
+    in fp32 on the CPU.
+    """
+    in_one_pass = features.device.type == "cpu" and grid.linear.weight.dtype == torch.float32
+    render = render_in_one_pass if in_one_pass else render_in_parts
+    return render(grid, features, rays, mask_grid, step_m=step_m, max_samples=max_samples, mask=mask, kind=kind)
+
+
+@torch.no_grad()
+def render_in_one_pass(
+    grid: FeatureGrid,
+    features: Tensor,
+    rays: RayBatch,
+    mask_grid: VoxelGrid,
+    *,
+    step_m: float,
+    max_samples: int,
+    mask: Tensor | None,
+    kind: DepthKind = "sum",
+) -> tuple[Composite, int]:
+    """`render_rays` on the CPU, scene by scene, without a table of samples."""
+    depth, opacity, samples = torch.zeros(len(rays)), torch.zeros(len(rays)), 0
+    for scene in range(len(features)):
+        its = (rays.scenes == scene).nonzero()[:, 0]
+        if not len(its):
+            continue
+        its_mask = None if mask is None else mask[scene]
+        used = None if its_mask is None else columns_under(its_mask, mask_grid, grid.grid)
+        with torch.autocast(device_type="cpu", enabled=False):
+            hidden = grid.hidden_grid(features[scene : scene + 1].float(), used)
+        seen = one_pass.render(
+            hidden, rays[its], mask_grid, step_m=step_m, max_samples=max_samples, mask=its_mask,
+            kind=get_args(DepthKind).index(kind),
+        )  # fmt: skip
+        depth[its], opacity[its] = seen.depth_m, seen.opacity
+        samples += seen.samples
+    return Composite(depth, opacity), samples
+
+
+@torch.no_grad()
+def render_in_parts(
+    grid: FeatureGrid,
+    features: Tensor,
+    rays: RayBatch,
+    mask_grid: VoxelGrid,
+    *,
+    step_m: float,
+    max_samples: int,
+    mask: Tensor | None,
+    kind: DepthKind = "sum",
+) -> tuple[Composite, int]:
+    """`render_rays` in plain PyTorch on any device, some rays at a time."""
     depth, opacity, samples = [], [], 0
     for start in range(0, len(rays), RAYS_AT_ONCE):
         part = rays[start : start + RAYS_AT_ONCE]

@@ -15,6 +15,7 @@ class Scene:
 
     features: Tensor  # (B, 2 H, 2 W, C), H along x
     coarse_logits: Tensor | None = None  # (B, 2 H, 2 W, u, u, Z); `skipping.to_grid` makes it (B, X, Y, Z)
+    empty: Tensor | None = None  # (B, H, W) bool: columns that are known to be free space; None: nothing is known
 
     def __len__(self) -> int:
         return len(self.features)
@@ -30,11 +31,15 @@ class Rendering:
     exit_m: Tensor
     returned: Tensor  # (R,) bool: opaque enough, and inside the volume
     answered: Tensor  # (R,) bool: where a ray that is known to have come back was stopped inside the volume
+    missed: Tensor  # (R,) bool: rays that never enter the volume; no answer, and an exit of 0 m
     samples: int  # looked at, over all rays
 
     @property
     def answered_m(self) -> Tensor:
-        """(R,) a depth for every ray: where nothing stopped it, just behind the volume's exit."""
+        """(R,) a depth for every ray: where nothing stopped it, just behind the volume's exit.
+
+        A ray that never enters the volume ends just in front of its own origin: nothing is known along it.
+        """
         return answered_depths(self.depth_m, self.answered, self.exit_m)
 
     @property

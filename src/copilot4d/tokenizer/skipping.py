@@ -9,30 +9,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from copilot4d.errors import UsageError
+from copilot4d.errors import UsageError, check_range
 from copilot4d.geometry import VoxelGrid
 from copilot4d.tokenizer.voxels import Voxels
 
 Resolution = Literal["voxel", "cell"]
-LOOK_THRESHOLD = 0.2
+QUIET_THRESHOLD = 0.2
+NEVER = -30.0  # a logit that no threshold and no noise lets through
 
 
 @dataclass(frozen=True, kw_only=True)
 class SkippingConfig:
-    """How predicted voxels become the mask of places to look at."""
+    """How predicted voxels become the mask of cells in which rays are sampled."""
+
+    renamed: ClassVar[dict[str, str]] = {"inference_threshold": "mask_threshold"}
 
     pool: int = 8  # voxels along x and y that one cell of the mask covers
-    threshold: float = 0.5
+    threshold: float = 0.5  # of a voxel that is a point (mode voxel_centres)
     noise: bool = True  # logistic noise on the logits, from a seed
-    # At inference. None: `threshold` with noise, which lets rays look at an improbable place now and then; without it
-    # they never would, and thin things would be lost, so 0.2.
-    inference_threshold: float | None = None
+    # Of a cell in which rays are sampled, in training and at inference. None: `threshold` with noise, which now and
+    # then samples an improbable cell; without noise such cells would never be sampled and thin things lost, so 0.2.
+    mask_threshold: float | None = None
     initial_bias: float = -5.0  # most voxels are empty
     resolution: Resolution = "voxel"  # "cell" predicts the pooled mask itself: fewer logits, learned sooner
 
@@ -42,16 +45,17 @@ class SkippingConfig:
             raise UsageError(f"--skipping.resolution is one of {known}, got {self.resolution!r}")
         if self.pool < 1:
             raise UsageError(f"--skipping.pool must be at least 1, got {self.pool}")
-        for name in ("threshold", "inference_threshold"):
+        check_range("--skipping.pool", self.pool, 1, 1024)
+        for name in ("threshold", "mask_threshold"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
                 raise UsageError(f"--skipping.{name.replace('_', '-')} must lie in (0, 1), got {value}")
 
     @property
-    def at_inference(self) -> SkippingConfig:
-        """The same with the threshold of inference."""
-        usual = self.threshold if self.noise else LOOK_THRESHOLD
-        return replace(self, threshold=usual if self.inference_threshold is None else self.inference_threshold)
+    def of_mask(self) -> SkippingConfig:
+        """The same with the mask's threshold."""
+        usual = self.threshold if self.noise else QUIET_THRESHOLD
+        return replace(self, threshold=usual if self.mask_threshold is None else self.mask_threshold)
 
 
 class CoarseBranch(nn.Module):
@@ -124,7 +128,7 @@ def pooled(occupied: Tensor, pool: int) -> Tensor:
 
 @torch.no_grad()
 def predicted_mask(logits: Tensor, config: SkippingConfig, generator: torch.Generator | None) -> Tensor:
-    """(B, H, W, u, u, Z) -> (B, X / pool, Y / pool, Z): where rays look at inference.
+    """(B, H, W, u, u, Z) -> (B, X / pool, Y / pool, Z): the cells that the coarse branch expects to hold points.
 
     The maximum over a cell's voxels, each with its own noise, is 1 with probability 1 - prod (1 - p_i): one draw per
     cell has the same law as one draw per voxel, and there are far fewer cells.
@@ -142,6 +146,32 @@ def predicted_mask(logits: Tensor, config: SkippingConfig, generator: torch.Gene
     empty = _blocks(empty, wide).sum(dim=(2, 4))
     draws = torch.rand(empty.shape[1:], generator=generator, device=generator.device).to(logits.device)
     return draws < -torch.expm1(-empty)
+
+
+@torch.no_grad()
+def ray_mask(
+    logits: Tensor, config: SkippingConfig, generator: torch.Generator | None, held: Tensor | None = None
+) -> Tensor:
+    """(B, X / pool, Y / pool, Z): the cells in which rays are sampled, in training and at inference.
+
+    This is the only place that decides it. held: (B, X / pool, Y / pool, Z) bool, the cells that hold points, which
+    training adds; whatever inference samples has been trained, also where it is empty.
+    """
+    mask = predicted_mask(logits, config.of_mask, generator)
+    return mask if held is None else mask | held
+
+
+def without_columns(logits: Tensor, empty: Tensor | None) -> Tensor:
+    """(B, H, W, u, u, Z) logits, NEVER in the columns (B, h, w) that are known to be empty."""
+    if empty is None:
+        return logits
+    cells = repeated(empty, logits.shape[1] // empty.shape[1])
+    return logits.masked_fill(cells[..., None, None, None], NEVER)
+
+
+def repeated(columns: Tensor, times: int) -> Tensor:
+    """(B, h, w) -> (B, times h, times w): every column as times x times smaller ones."""
+    return columns.repeat_interleave(times, dim=1).repeat_interleave(times, dim=2)
 
 
 def _blocks(values: Tensor, wide: int) -> Tensor:

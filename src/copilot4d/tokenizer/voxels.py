@@ -57,6 +57,14 @@ class Voxels:
         rest, k = self.flat // z, self.flat % z
         return torch.stack([rest // (x * y), rest // y % x, rest % y, k], dim=-1)
 
+    def empty_columns(self, columns: tuple[int, int]) -> Tensor:
+        """(B, H, W) bool: which of H x W equal columns of the grid hold no point."""
+        x, y, _ = self.grid.shape
+        empty = torch.ones(self.count, *columns, dtype=torch.bool, device=self.flat.device)
+        scene, i, j, _ = self.cells.unbind(-1)
+        empty[scene, i // (x // columns[0]), j // (y // columns[1])] = False
+        return empty
+
 
 def voxelise(batch: PointBatch, grid: VoxelGrid) -> Voxels:
     """Which voxels hold points. Points outside the grid, on its upper edges, or not finite are left out."""

@@ -3,8 +3,8 @@
 A model is trained by implementing `TrainingTask` and calling `train(task, TrainingConfig(...))`.
 """
 
-from copilot4d.training.checkpoint import Checkpoint, CheckpointStore, open_checkpoint
-from copilot4d.training.counter import SampleKey, StepCounter
+from copilot4d.checkpoints.checkpoint import Checkpoint, CheckpointStore, open_checkpoint
+from copilot4d.counter import SampleKey, StepCounter
 from copilot4d.training.distributed import World, open_world
 from copilot4d.training.journal import LogRecord, Observer
 from copilot4d.training.loop import TrainingResult, train

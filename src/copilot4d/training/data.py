@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from copilot4d.counter import SampleKey, slots_of
 from copilot4d.errors import Copilot4dError, TrainingError
-from copilot4d.training.counter import SampleKey, slots_of
 from copilot4d.training.distributed import World
 from copilot4d.training.task import TrainingTask
 

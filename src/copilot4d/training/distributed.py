@@ -24,6 +24,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor
 
+from copilot4d.checkpoints.tensors import full_tensor, named_state
 from copilot4d.errors import TrainingError, UsageError
 
 
@@ -138,12 +139,6 @@ def open_world(device: str = "auto", *, patience: timedelta | None = None) -> It
         dist.destroy_process_group()
 
 
-def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """A sharded tensor made whole (all ranks must call it), or the tensor itself; detached, on the CPU."""
-    whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-    return whole.detach().cpu()
-
-
 def gather_to_first(tensors: Mapping[str, torch.Tensor], world: World) -> dict[str, torch.Tensor]:
     """Whole tensors on the CPU of the first rank, none on the others; all ranks must call it with the same names."""
     gathered = {}
@@ -175,15 +170,6 @@ def _local_part(whole: torch.Tensor, like: DTensor) -> torch.Tensor:
 
     replicated = distribute_tensor(whole, like.device_mesh, [Replicate()] * like.device_mesh.ndim)
     return replicated.redistribute(placements=like.placements).to_local()
-
-
-def named_state(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters and persistent buffers by name, in a fixed order, shared ones once."""
-    seen: set[int] = set()
-    for name, tensor in module.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            yield name, tensor
 
 
 def broadcast_module_state(module: nn.Module, world: World) -> None:

@@ -27,6 +27,13 @@ class Ema:
         shadows = list(self.shadow.values())
         torch._foreach_lerp_(shadows, [parameters[n].detach() for n in self.shadow], 1 - decay)
 
+    @torch.no_grad()
+    def restart(self, model: nn.Module, parameter: nn.Parameter) -> None:
+        """Forget the past of a parameter that was made anew: its average with what it was means nothing."""
+        for name, own in model.named_parameters():
+            if own is parameter:
+                self.shadow[name].copy_(own)
+
     @contextlib.contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
         """The model with the averaged weights inside the block, its own again after it."""

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from copilot4d.training.counter import SampleKey, StepCounter, slots_of
+from copilot4d.counter import SampleKey, StepCounter, slots_of
+from copilot4d.progress import duration
 from copilot4d.training.data import to_device
 from copilot4d.training.distributed import World
-from copilot4d.training.journal import duration
 from copilot4d.training.precision import Precision
 from copilot4d.training.settings import TrainingConfig
 from copilot4d.training.task import TrainingTask

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from copilot4d.counter import SampleKey
 from copilot4d.errors import TrainingError
-from copilot4d.training.counter import SampleKey
 from copilot4d.training.distributed import World
 from copilot4d.training.task import TrainingTask
 

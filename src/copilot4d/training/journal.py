@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from copilot4d.progress import duration
+
 
 @dataclass(frozen=True, kw_only=True)
 class LogRecord:
@@ -60,24 +62,6 @@ class Silent:
 
     def on_message(self, message: str) -> None:
         """Ignore."""
-
-
-def duration(seconds: float) -> str:
-    """59 s, 12 min, 3 h 05 min, 2 d 04 h.
-
-    >>> duration(11100)
-    '3 h 05 min'
-    """
-    if not math.isfinite(seconds):
-        return "?"
-    minutes, hours, days = seconds / 60, seconds / 3600, seconds / 86400
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if minutes < 60:
-        return f"{minutes:.0f} min"
-    if hours < 24:
-        return f"{int(hours)} h {int(minutes) % 60:02d} min"
-    return f"{int(days)} d {int(hours) % 24:02d} h"
 
 
 class Stopwatch:

@@ -11,8 +11,8 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from copilot4d.checkpoints.checkpoint import Checkpoint, CheckpointStore, RunIdentity
 from copilot4d.config import save_config
-from copilot4d.training.checkpoint import Checkpoint, CheckpointStore, RunIdentity
 from copilot4d.training.distributed import World, open_world
 from copilot4d.training.ema import Ema
 from copilot4d.training.estimate import Estimate, estimate

@@ -13,8 +13,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from copilot4d.counter import StepCounter
 from copilot4d.errors import UsageError
-from copilot4d.training.counter import StepCounter
 from copilot4d.training.distributed import World
 from copilot4d.training.settings import TrainingConfig
 from copilot4d.training.task import TrainingTask

@@ -8,13 +8,14 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from copilot4d.checkpoints.checkpoint import Checkpoint, CheckpointStore, RunIdentity, open_checkpoint, read_tensors
+from copilot4d.checkpoints.pretrained import stated_config
+from copilot4d.checkpoints.tensors import named_state
 from copilot4d.config import completed, default_values, differences, to_mapping
+from copilot4d.counter import counter_seed
 from copilot4d.errors import DataError, TrainingError, UsageError
-from copilot4d.training.checkpoint import Checkpoint, CheckpointStore, RunIdentity, open_checkpoint, read_tensors
-from copilot4d.training.counter import counter_seed
-from copilot4d.training.distributed import World, broadcast_module_state, named_state
+from copilot4d.training.distributed import World, broadcast_module_state
 from copilot4d.training.precision import Precision, choose_precision
-from copilot4d.training.pretrained import stated_config
 from copilot4d.training.settings import TrainingConfig
 from copilot4d.training.state import load_model
 from copilot4d.training.task import TrainingTask
@@ -108,7 +109,8 @@ def initialise_from(model: nn.Module, source: Path, world: World, report: Callab
     """Weights of a checkpoint, of a run's newest checkpoint, or of a pretrained folder; averaged ones where there are.
 
     Step, moments and data order start anew: this is for fine-tuning. What a pretrained folder left out because using
-    the model does not need it (a codebook's bank) stays as it is; modules with a `begin_trained` method are told.
+    the model does not need it (a codebook's bank) stays as it is; modules with a `begin_trained` method are told. A
+    model with an `adapted` method may turn weights of other sizes into its own.
     """
     tensors, left_out, trouble = None, list[str](), ""
     if world.is_first:
@@ -123,8 +125,10 @@ def initialise_from(model: nn.Module, source: Path, world: World, report: Callab
     left_out = world.broadcast_json(left_out)
     if tensors is not None:
         tensors = {name: tensor for name, tensor in named_state(model) if name in left_out} | tensors
+        if hasattr(model, "adapted"):
+            tensors = model.adapted(tensors)  # type: ignore[operator]
     load_model(model, tensors, world, source)
-    for module in model.modules() if left_out else ():
+    for module in model.modules():
         if hasattr(module, "begin_trained"):
             module.begin_trained()  # type: ignore[operator]
     report(f"starting from the weights of {source}")

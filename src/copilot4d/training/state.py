@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from copilot4d.errors import DataError
-from copilot4d.training.checkpoint import Checkpoint
-from copilot4d.training.distributed import World, gather_to_first, load_full_tensor, named_state
+from copilot4d.checkpoints.checkpoint import Checkpoint
+from copilot4d.checkpoints.tensors import named_state
+from copilot4d.checkpoints.weights_check import check_names_and_shapes
+from copilot4d.training.distributed import World, gather_to_first, load_full_tensor
 from copilot4d.training.ema import Ema
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -96,18 +97,3 @@ def load_model(
         check_names_and_shapes(targets, tensors, path)
     for name, target in targets.items():
         load_full_tensor(target, None if tensors is None else tensors[name], world)
-
-
-def check_names_and_shapes(
-    targets: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], path: Path
-) -> None:
-    """Raise DataError naming the first tensors that are missing, left over, or of another shape."""
-    remedy = "use the config that the weights were made with"
-    missing, extra = sorted(set(targets) - set(tensors)), sorted(set(tensors) - set(targets))
-    if missing or extra:
-        found = f"{len(missing)} missing ({', '.join(missing[:3])}), {len(extra)} unknown ({', '.join(extra[:3])})"
-        raise DataError(path, "tensors", expected="the model's names", found=found, remedy=remedy)
-    for name, target in targets.items():
-        if target.shape != tensors[name].shape:
-            raise DataError(path, name, expected=f"shape {tuple(target.shape)}",
-                            found=f"{tuple(tensors[name].shape)}", remedy=remedy)  # fmt: skip

@@ -16,8 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from copilot4d.training.counter import SampleKey, StepCounter
+from copilot4d.counter import SampleKey, StepCounter
 from copilot4d.training.distributed import World
+from copilot4d.training.ema import Ema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,7 @@ class StepContext:
     optimizer: torch.optim.Optimizer
     counter: StepCounter
     world: World
+    ema: Ema | None = None
 
 
 class TrainingTask(ABC):

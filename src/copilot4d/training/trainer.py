@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
+from copilot4d.checkpoints.checkpoint import CheckpointStore, RunIdentity
+from copilot4d.checkpoints.sealed_folder import no_space_left
+from copilot4d.counter import StepCounter, counter_seed, seed_torch, slots_of
 from copilot4d.errors import Copilot4dError, TrainingError
-from copilot4d.training.checkpoint import CheckpointStore, RunIdentity
-from copilot4d.training.counter import StepCounter, counter_seed, seed_torch, slots_of
 from copilot4d.training.data import Batches, dead_worker, worker_died
 from copilot4d.training.distributed import World, check_ranks_agree
 from copilot4d.training.faults import STOP_SIGNALS, BadStep, StopSignals, bad_gradients, is_out_of_memory, out_of_memory
@@ -17,7 +18,6 @@ from copilot4d.training.journal import Journal, LogRecord, Observer, Stopwatch
 from copilot4d.training.optimizer import learning_rate, set_learning_rate
 from copilot4d.training.parallel import Parallel
 from copilot4d.training.precision import Precision
-from copilot4d.training.sealed_folder import no_space_left
 from copilot4d.training.settings import TrainingConfig
 from copilot4d.training.state import TrainingState
 from copilot4d.training.task import StepContext, TrainingTask
@@ -82,7 +82,9 @@ class Trainer:
         state, recipe = self.state, self.config.recipe
         state.score = None  # it belonged to the weights before
         counter = StepCounter(seed=self.config.seed, step=state.step, indices=self._my_indices)
-        context = StepContext(model=state.model, optimizer=state.optimizer, counter=counter, world=self.world)
+        context = StepContext(
+            model=state.model, optimizer=state.optimizer, counter=counter, world=self.world, ema=state.ema
+        )  # fmt: skip
         # What draws from torch's global generator (dropout) depends on the step too, not on what came before.
         seed_torch(counter_seed(self.config.seed, "torch", state.step, self.world.rank), self.world.device)
         self.task.before_step(context)

@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from copilot4d.checkpoints.load_tokenizer import load_tokenizer
 from copilot4d.geometry import Rays, se3
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.pictures import Cell, Legend, bev_image, panel
 from copilot4d.pictures.ink import colour_table
 from copilot4d.tokenizer.generation import voxel_centres
 from copilot4d.tokenizer.tokenizer import Tokenizer
-from copilot4d.training.load_tokenizer import load_tokenizer
-from copilot4d.training.token_clips import TokenClip
+from copilot4d.tokens.token_clips import TokenClip
 from copilot4d.world_model import SamplerConfig, WorldModel, rollout
 
 Image = NDArray[np.uint8]

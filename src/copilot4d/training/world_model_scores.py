@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from copilot4d.counter import counter_seed
 from copilot4d.geometry import VoxelGrid, se3
 from copilot4d.geometry.se3 import FloatArray
-from copilot4d.training.counter import counter_seed
+from copilot4d.tokens.token_clips import TokenClip
 from copilot4d.training.distributed import World
-from copilot4d.training.token_clips import TokenClip
 from copilot4d.world_model import (
     Actions,
     DiffusionConfig,

@@ -5,13 +5,14 @@ Axes: B batch, T frames, H/W tokens of a frame (H along x, W along y), C channel
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
-from copilot4d.errors import UsageError
+from copilot4d.errors import UsageError, check_range
 from copilot4d.layers.init import init_fan_in
 from copilot4d.layers.position import PositionKind, SpatialPosition
 from copilot4d.world_model.actions import Actions, TokenFrame
@@ -39,6 +40,10 @@ class WorldModelConfig:
     def __post_init__(self) -> None:
         if self.vocabulary < 2:
             raise UsageError(f"--vocabulary must be at least 2, got {self.vocabulary}")
+        check_range("--vocabulary", self.vocabulary, 2, 1 << 17)
+        check_range("--frames", self.frames, 2, 256)
+        check_range("--tokens", self.tokens, 1, 4096)
+        check_range("--tokens x --dims", math.prod(self.tokens) * self.unet.dims[0], 1, 1 << 28)
         if not 1 <= self.past_frames < self.frames:
             raise UsageError(f"--past-frames must lie in [1, frames = {self.frames}), got {self.past_frames}")
         if self.token_frame not in get_args(TokenFrame):

@@ -10,7 +10,7 @@ from typing import Any, cast
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from copilot4d.errors import UsageError
+from copilot4d.errors import UsageError, check_range
 from copilot4d.layers.init import scale_residuals
 from copilot4d.layers.resample import LevelMerging, PatchMerging
 from copilot4d.layers.swin import SwinBlock
@@ -43,6 +43,12 @@ class UNetConfig:
                 raise UsageError(f"{flag} needs {wanted} numbers for {levels} feature levels, got {values}")
             if any(v < 1 for v in values):
                 raise UsageError(f"{flag} must be positive, got {values}")
+        check_range("the number of feature levels", levels, 1, 8)
+        check_range("--dims", self.dims, 1, 8192)
+        check_range("--windows", self.windows, 1, 64)
+        check_range("--down-groups", self.down_groups, 1, 64)
+        check_range("--up-groups", self.up_groups, 1, 64)
+        check_range("--mlp-ratio", self.mlp_ratio, 0.01, 32)
         if any(dim % heads for dim, heads in zip(self.dims, self.heads, strict=True)):
             raise UsageError(f"--heads must divide --dims, got heads {self.heads} for dims {self.dims}")
 

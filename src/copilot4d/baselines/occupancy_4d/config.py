@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from copilot4d.errors import UsageError
+from copilot4d.errors import UsageError, check_range
 from copilot4d.geometry import VoxelGrid
 
 DepthKind = Literal["expected", "normalised", "median"]
@@ -44,6 +44,17 @@ class Occupancy4dConfig:
             )
         if min(self.past_frames, self.future_frames, self.fold, *self.dims, *self.dilations) < 1:
             raise UsageError("--past-frames, --future-frames, --fold, --dims and --dilations must be at least 1")
+        check_range("the number of levels", levels, 1, 8)
+        check_range("--past-frames", self.past_frames, 1, 64)
+        check_range("--future-frames", self.future_frames, 1, 64)
+        check_range("--fold", self.fold, 1, 64)
+        check_range("--dims", self.dims, 1, 8192)
+        check_range("--blocks", self.blocks, 0, 64)
+        check_range("--up-blocks", self.up_blocks, 0, 64)
+        check_range("the number of --dilations", len(self.dilations), 1, 64)
+        check_range("--dilations", self.dilations, 1, 64)
+        frames = max(self.past_frames, self.future_frames)
+        check_range("the voxels of all frames", self.grid.cells * frames, 1, 1 << 29)
         unit = self.fold * 2 ** (levels - 1)
         if self.grid.shape[0] % unit or self.grid.shape[1] % unit:
             raise UsageError(

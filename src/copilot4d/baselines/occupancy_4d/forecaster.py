@@ -11,16 +11,16 @@ from torch import Tensor
 
 from copilot4d.baselines.deterministic import same_futures
 from copilot4d.baselines.occupancy_4d.config import DepthKind
-from copilot4d.baselines.occupancy_4d.foreseen import Foreseen, RaysSeen
+from copilot4d.baselines.occupancy_4d.future_occupancy import FutureOccupancy, OccupancyReading
 from copilot4d.baselines.occupancy_4d.model import Occupancy4d
 from copilot4d.errors import ForecastError
-from copilot4d.forecaster import Forecast, check_forecast_input, future_timestamps
+from copilot4d.forecaster import Forecast, PlainForecaster, check_forecast_input, future_timestamps
 from copilot4d.geometry import Rays, Sweep, sweep_on
 from copilot4d.geometry.beam_pattern import estimate_beam_pattern
 from copilot4d.geometry.se3 import FloatArray
 
 
-class Occupancy4dForecaster:
+class Occupancy4dForecaster(PlainForecaster):
     """Renders each future step's occupancy along given rays, or along the beams that the past sweeps show.
 
     A given ray that nothing stops is answered just behind the exit of the region; a beam without return is dropped.
@@ -78,17 +78,17 @@ class Occupancy4dForecaster:
     ) -> list[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
         """Per future frame (R,) depths along its rays, and whether each ray has a return."""
         config = self.model.config
-        foreseen = Foreseen.of(self.model, past)
+        future_occupancy = FutureOccupancy.of(self.model, past)
         answers = []
         for step, (pose, its_rays) in enumerate(zip(world_from_future, rays, strict=True)):
-            found = foreseen.along(its_rays, pose, step)
+            found = future_occupancy.along(its_rays, pose, step)
             depth = _depth_of(found, self.depth)
-            returned = (depth <= found.exit_m) & (found.seen.opacity >= config.min_opacity)
+            returned = (depth <= found.exit_m) & (found.rendered.opacity >= config.min_opacity)
             answers.append((found.answered(depth).cpu().numpy(), returned.cpu().numpy()))
         return answers
 
 
-def _depth_of(found: RaysSeen, kind: DepthKind) -> Tensor:
+def _depth_of(found: OccupancyReading, kind: DepthKind) -> Tensor:
     if kind == "median":
-        return found.seen.median_m
-    return found.seen.expected_m if kind == "expected" else found.mean_m
+        return found.rendered.median_m
+    return found.rendered.expected_m if kind == "expected" else found.mean_m

@@ -1,0 +1,1 @@
+"""Weights on disk: sealed folders, checkpoints, pretrained folders, model folders. No training code."""

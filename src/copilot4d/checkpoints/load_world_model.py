@@ -1,0 +1,45 @@
+"""A trained world model from its run, its checkpoint, or the folder in which it was shared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from copilot4d.checkpoints.checkpoint import Checkpoint
+from copilot4d.checkpoints.load_checkpoint import load_network
+from copilot4d.world_model import WorldModel, WorldModelConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedWorldModel:
+    """A world model in evaluation mode, and where it came from."""
+
+    world_model: WorldModel
+    path: Path  # the checkpoint or the shared folder
+    tokenizer_sha256: str | None  # of the tokenizer whose tokens it was trained on
+    checkpoint: Checkpoint | None  # None for a shared folder
+
+    @property
+    def step(self) -> int | None:
+        """Updates that it was trained for, where that is known."""
+        return None if self.checkpoint is None else self.checkpoint.step
+
+
+def load_world_model(folder: str | Path) -> LoadedWorldModel:
+    """From a checkpoint, from a run (its best checkpoint, or the newest where none was scored), or from a folder of
+    `save_pretrained`. Averaged weights where there are.
+    """
+    loaded = load_network(
+        folder, WorldModel, WorldModelConfig, task="world_model", section="world_model", verb="train world-model"
+    )
+    return LoadedWorldModel(
+        world_model=loaded.network, path=loaded.path, tokenizer_sha256=_sha256(loaded.conventions),
+        checkpoint=loaded.checkpoint,
+    )  # fmt: skip
+
+
+def _sha256(conventions: Mapping[str, Any]) -> str | None:
+    stated = conventions.get("tokenizer_sha256")
+    return stated if isinstance(stated, str) else None

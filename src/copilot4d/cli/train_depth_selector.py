@@ -1,0 +1,212 @@
+"""`copilot4d train depth-selector`: train which depth each ray of a model's forecasts takes, rendered or measured."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from copilot4d.baselines.occupancy_4d import Occupancy4d
+from copilot4d.checkpoints.depth_parts import (
+    DEPTH_SELECTOR,
+    OCCUPANCY,
+    occupancy_in,
+    save_depth_selector,
+    save_occupancy,
+)
+from copilot4d.checkpoints.load_occupancy_4d import KIND as OCCUPANCY_4D
+from copilot4d.checkpoints.load_occupancy_4d import load_occupancy_4d_network
+from copilot4d.checkpoints.model_folder import run_of, shipped_occupancy_4d
+from copilot4d.checkpoints.pretrained import ModelCard, Score
+from copilot4d.cli.console import console, next_step, track
+from copilot4d.cli.export import occupancy_summary
+from copilot4d.cli.outputs import check_output_folder
+from copilot4d.cli.training_drives import choose_drives
+from copilot4d.datasets.windows import Window
+from copilot4d.depth_selection import CANDIDATES, DepthSelector
+from copilot4d.errors import UsageError
+from copilot4d.forecasting.copilot4d import Copilot4D
+from copilot4d.forecasting.load import load_forecaster
+from copilot4d.training.distributed import choose_device
+from copilot4d.training.malloc import keep_freed_memory
+from copilot4d.training.tasks.depth_selector import Examples, costs_of, fit
+from copilot4d.training.tasks.depth_selector_examples import forecast_examples, moments
+
+HELD_OUT_EVERY = 10  # each tenth forecast is for the score
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Train which depth each ray of a model's forecasts takes: rendered, or measured by the past. Example:
+
+        copilot4d train depth-selector --model runs/world --data street-v1/train:150 --drives train_000120 train_000121
+
+    The model forecasts drives whose future is known; take some that the world model was not trained on. The
+    selector is written into the run, from where `forecast`, `evaluate`, `view` and `export` take it along.
+    """
+
+    model: Path
+    """The run of a world model, or a model folder."""
+    data: tuple[Path, ...]
+    """One or several data sets; the format of each is recognised."""
+    tokenizer: Path | None = None
+    """The tokenizer's run or folder, for a run that does not name its own."""
+    drives: tuple[str, ...] = ()
+    """Learn only from these drives."""
+    split: str | None = None
+    """Learn only from the drives of this split."""
+    settings: tuple[Literal["1s", "3s"], ...] = ("1s", "3s")
+    """The protocol's settings whose frame rates are learned."""
+    forecasts: tuple[int, ...] = (40,)
+    """How many at most, spread over the drives: one number for all settings or one for each. Each tenth, or at least
+    one, is kept for the score."""
+    rays_per_frame: int = 6000
+    """Rays of each forecast frame that are learned from."""
+    sampling_steps: int = 10
+    """Of the forecasts."""
+    occupancy: str | None = None
+    """An occupancy network whose depths can be chosen, too: a run of train occupancy-4d, its folder, or occupancy_4d
+    for the one that comes with the package. By default the one that the model has, if any."""
+    top_k: int | None = None
+    """Forecasts draw among so many tokens; 0: among all. By default the model's own."""
+    steps: int = 4000
+    """Updates of the selector."""
+    seed: int = 0
+    """Of forecasts, rays and updates."""
+    out: Path | None = None
+    """Where to write the selector; by default into the model's folder."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1: where the model forecasts."""
+
+
+def run(options: Options) -> int:
+    """Run the verb."""
+    out = options.out or _home(options.model) / DEPTH_SELECTOR
+    check_output_folder("--out", out)
+    if options.rays_per_frame < 1:
+        raise UsageError(f"--rays-per-frame must be at least 1, got {options.rays_per_frame}")
+    counts(options)
+    device = choose_device(options.device)
+    if device.type == "cpu":
+        keep_freed_memory()
+    forecaster = load_forecaster(options.model, tokenizer=options.tokenizer, device=str(device), depth_selection=False)
+    if not isinstance(forecaster, Copilot4D):
+        raise UsageError(f"{options.model} is no tokenizer with a world model: there are no rendered depths to choose")
+    if options.top_k is not None:
+        forecaster = forecaster.with_sampler(top_k=options.top_k or None)
+    occupancy = occupancy_of(options)
+    if occupancy is not None:
+        forecaster = forecaster.with_occupancy(occupancy.to(device))
+    began = time.monotonic()
+    learned, held_out = collect(options, forecaster)
+    selector = fit(learned, steps=options.steps, seed=options.seed)
+    by_selector = float(costs_of(selector, held_out).mean())
+    costs = np.concatenate([frame.costs for frame in held_out])
+    rendered, measured = (float(costs[:, CANDIDATES.index(name)].mean()) for name in ("rendered", "recent"))
+    console.print(
+        f"mean cost of {len(costs)} rays kept aside: {by_selector:.3f} m2 with the selector, {rendered:.3f} with "
+        f"rendered depths alone, {measured:.3f} with measured depths alone",
+        highlight=False,
+    )
+    is_at_home = options.occupancy is None and out.parent.resolve() == _home(options.model).resolve()
+    if occupancy is not None and not is_at_home:
+        save_occupancy(out.parent / OCCUPANCY, occupancy.cpu(), occupancy_card(options, occupancy))
+    save_depth_selector(
+        out, selector, card(options, selector, sum(map(len, learned)), time.monotonic() - began, by_selector)
+    )
+    console.print(f"Wrote {out}", markup=False, highlight=False)
+    words = [
+        "copilot4d", "evaluate", "--model", options.model, "--data", options.data[0], "--setting", options.settings[0],
+        "--roi-half", f"{forecaster.region_half_m:g}", "--every", 12, "--out", "scores.json",
+    ]  # fmt: skip
+    next_step(shlex.join(map(str, words)))
+    return 0
+
+
+def occupancy_of(options: Options) -> Occupancy4d | None:
+    """The network that --occupancy names, else the model's own, else none."""
+    if options.occupancy is None:
+        return occupancy_in(_home(options.model))
+    shipped = options.occupancy == OCCUPANCY_4D
+    place = shipped_occupancy_4d() if shipped else Path(options.occupancy)
+    if not shipped and not place.is_dir():
+        raise UsageError(
+            f"--occupancy {place}: there is no such folder; name a run of `copilot4d train occupancy-4d`, a "
+            f"folder of `copilot4d export --occupancy-4d`, or {OCCUPANCY_4D} for the one that comes with the package"
+        )
+    return load_occupancy_4d_network(place).model
+
+
+def collect(options: Options, forecaster: Copilot4D) -> tuple[list[Examples], list[Examples]]:
+    """Rays to learn from, and rays for the score; no forecast gives both."""
+    chosen, _ = choose_drives(options.data, drives=options.drives, split=options.split)
+    drives = {drive.name: drive for drive in chosen}
+    if len(drives) < len(chosen):
+        raise UsageError("two data sets have drives of the same name; learn from one of them, or choose by --drives")
+    learn: list[Window] = []
+    score: list[Window] = []
+    for setting, count in zip(options.settings, counts(options), strict=True):
+        found = moments(drives, setting, count)
+        if len(found) < 2:
+            raise UsageError(
+                f"one forecast of the {setting} setting is not enough to learn from and to score: raise --forecasts, "
+                "or give more or longer drives"
+            )
+        last = len(found) - 1
+        for i, window in enumerate(found):
+            is_kept = i % HELD_OUT_EVERY == min(HELD_OUT_EVERY - 1, last)
+            (score if is_kept else learn).append(window)
+    learned, held_out = (
+        forecast_examples(
+            forecaster, drives, windows, rays_per_frame=options.rays_per_frame, steps=options.sampling_steps,
+            seed=options.seed, track=track,
+        )
+        for windows in (learn, score)
+    )  # fmt: skip
+    return learned, held_out
+
+
+def counts(options: Options) -> tuple[int, ...]:
+    """How many forecasts of each setting."""
+    given, settings = options.forecasts, options.settings
+    if len(given) not in (1, len(settings)):
+        raise UsageError(
+            f"--forecasts takes one number for all settings or one for each of {', '.join(settings)}; got {len(given)}"
+        )
+    return given * len(settings) if len(given) == 1 else given
+
+
+def card(options: Options, selector: DepthSelector, rays: int, seconds: float, score: float) -> ModelCard:
+    """What is known about the selector."""
+    return ModelCard(
+        title=f"{options.model.resolve().name}: depth selector",
+        summary="Chooses each ray's depth: rendered, or measured by the past.",
+        trained_on=[str(path) for path in options.data],
+        steps=options.steps,
+        samples=rays,
+        training_s=seconds,
+        hardware=f"{platform.machine()}, {sys.platform}",
+        scores=[Score(metric="cost of a ray, m2", value=score, dataset="forecasts kept aside", protocol="its own")],
+        command=shlex.join(["copilot4d", *sys.argv[1:]]),
+    )
+
+
+def occupancy_card(options: Options, network: Occupancy4d) -> ModelCard:
+    """What is known about the occupancy network: where it came from."""
+    origin = f"Copied from {options.occupancy or options.model}, which says how it was trained."
+    return ModelCard(
+        title=f"{options.model.resolve().name}: occupancy network",
+        summary=f"{occupancy_summary(network.config)} {origin}",
+        trained_on=["see there"], steps=0, samples=0, training_s=0.0, hardware="see there",
+    )  # fmt: skip
+
+
+def _home(model: Path) -> Path:
+    """The folder in which a model's selector lives: the model folder, or the run, also of one of its checkpoints."""
+    return run_of(model) if (model / "checkpoints").is_dir() or (model / "manifest.json").is_file() else model

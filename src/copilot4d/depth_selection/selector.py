@@ -1,0 +1,138 @@
+"""`DepthSelector`: which of a ray's candidate depths to take. Ten thousand weights, trained on a model's forecasts.
+
+R rays, F features, C candidates, B frames, E elevations, A azimuths, V channels of the view
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from copilot4d.depth_selection.candidates import (
+    CANDIDATES,
+    FEATURES,
+    OCCUPANCY_CANDIDATES,
+    OCCUPANCY_FEATURES,
+    Candidates,
+)
+from copilot4d.depth_selection.neighbours import RangeView
+from copilot4d.errors import UsageError, check_range
+
+ALONE = (FEATURES, CANDIDATES)
+WITH_OCCUPANCY = (FEATURES + OCCUPANCY_FEATURES, CANDIDATES + OCCUPANCY_CANDIDATES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthSelectorConfig:
+    """How wide the two hidden layers are, what rays know of their neighbours, and the names that the weights go by: a
+    selector of other ones is refused.
+    """
+
+    widths: tuple[int, int] = (128, 64)
+    view_channels: int = 0  # what is learned about each cell of the range view; 0: each ray by itself
+    view_dilations: tuple[int, ...] = (1, 2, 4)  # of the layers that look at a cell's neighbours
+    features: tuple[str, ...] = FEATURES
+    candidates: tuple[str, ...] = CANDIDATES
+
+    def __post_init__(self) -> None:
+        if min(self.widths) < 1:
+            raise UsageError(f"widths of a depth selector must be at least 1, got {self.widths}")
+        if self.view_channels < 0 or min(self.view_dilations, default=1) < 1:
+            raise UsageError(
+                "a depth selector's view needs 0 channels or more, and dilations of 1 or more; got "
+                f"{self.view_channels} and {self.view_dilations}"
+            )
+        check_range("widths of a depth selector", self.widths, 1, 1 << 14)
+        check_range("channels of a depth selector's view", self.view_channels, 0, 1024)
+        check_range("the number of a depth selector's dilations", len(self.view_dilations), 0, 32)
+        check_range("dilations of a depth selector's view", self.view_dilations, 1, 64)
+        if (self.features, self.candidates) not in (ALONE, WITH_OCCUPANCY):
+            raise UsageError(
+                "this depth selector reads other features or chooses among other candidates than this version of "
+                "copilot4d makes; train it again (copilot4d train depth-selector)"
+            )
+
+    @classmethod
+    def with_occupancy_depths(cls, **settings: Any) -> DepthSelectorConfig:
+        """Of a selector that chooses among occupancy depths, too."""
+        features, candidates = WITH_OCCUPANCY
+        return cls(features=features, candidates=candidates, **settings)
+
+    @property
+    def needs_occupancy_depths(self) -> bool:
+        """Whether the selector needs an `OccupancyDepths` on every ray."""
+        return (self.features, self.candidates) == WITH_OCCUPANCY
+
+
+class DepthSelector(nn.Module):
+    """Features of rays (R, F), and of those around them, -> logits of their candidates (R, C)."""
+
+    def __init__(self, config: DepthSelectorConfig | None = None) -> None:
+        super().__init__()
+        self.config = config or DepthSelectorConfig()
+        channels, (first, second) = self.config.view_channels, self.config.widths
+        features = len(self.config.features)
+        self.around = ViewNetwork(features, channels, self.config.view_dilations) if channels else None
+        self.layers = nn.Sequential(
+            nn.Linear(features + channels, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU(),
+            nn.Linear(second, len(self.config.candidates)),
+        )  # fmt: skip
+
+    def forward(self, features: Tensor, views: Tensor, places: Tensor) -> Tensor:
+        """(R, F) -> (R, C). views: (B, F + 1, E, A) of the frames; places: (R,) each ray's cell, counted through all of
+        them.
+        """
+        if self.around is None:
+            return self.layers(features)  # type: ignore[no-any-return]
+        around = self.around(views).movedim(1, -1).flatten(0, 2)  # (B E A, V)
+        return self.layers(torch.cat([features, around[places]], dim=1))  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def choose(self, candidates: Candidates) -> NDArray[np.int64]:
+        """(R,) the candidate of each ray of a frame."""
+        view = RangeView.of(candidates.features, candidates.cells).values[None]
+        given = (candidates.features, view, candidates.cells)
+        device = next(self.parameters()).device
+        return self(*(torch.from_numpy(part).to(device) for part in given)).argmax(dim=1).cpu().numpy()  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def absorb_scale(self, mean: Tensor, deviation: Tensor) -> None:
+        """After training on (features - mean) / deviation: read plain features from now on."""
+        layer = self.layers[0]
+        assert isinstance(layer, nn.Linear)
+        weight = layer.weight[:, : len(self.config.features)]
+        weight.div_(deviation)
+        layer.bias.sub_(weight @ mean)
+        if self.around is not None:
+            self.around.absorb_scale(mean, deviation)
+
+
+class ViewNetwork(nn.Module):
+    """A range view (B, F + 1, E, A) -> what is around each of its cells (B, V, E, A). Azimuths go round."""
+
+    def __init__(self, features: int, channels: int, dilations: tuple[int, ...]) -> None:
+        super().__init__()
+        self.enter = nn.Conv2d(features + 1, channels, 1)
+        self.layers = nn.ModuleList(nn.Conv2d(channels, channels, 3, dilation=dilation) for dilation in dilations)
+        self.dilations = dilations
+
+    def forward(self, views: Tensor) -> Tensor:
+        """(B, F + 1, E, A) -> (B, V, E, A)."""
+        x = functional.relu(self.enter(views))
+        for layer, wide in zip(self.layers, self.dilations, strict=True):
+            round_about = functional.pad(x, (wide, wide, 0, 0), mode="circular")
+            x = x + functional.relu(layer(functional.pad(round_about, (0, 0, wide, wide))))
+        return x
+
+    @torch.no_grad()
+    def absorb_scale(self, mean: Tensor, deviation: Tensor) -> None:
+        """See `DepthSelector`. Cells without rays stay 0: the last channel, 1 where rays are, has the mean."""
+        weight = self.enter.weight[:, :, 0, 0]
+        weight[:, :-1].div_(deviation)
+        weight[:, -1].sub_(weight[:, :-1] @ mean)

@@ -1,0 +1,86 @@
+"""From a name to something that forecasts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from copilot4d.baselines import BASELINES
+from copilot4d.errors import UsageError
+from copilot4d.forecaster import Forecaster
+
+SHIPPED_MODELS = ("mini",)
+SHIPPED_BASELINES = ("occupancy_4d", "occupancy_4d_median")  # the same weights: expected depths, or medians
+
+
+def load_forecaster(
+    name_or_folder: str | Path,
+    *,
+    tokenizer: str | Path | None = None,
+    device: str = "cpu",
+    depth_selection: bool = True,
+) -> Forecaster:
+    """A forecaster by name or folder.
+
+    "mini": the weights that come with the package. A baseline's name; "occupancy_4d" and "occupancy_4d_median" have
+    weights there, too. A folder of `copilot4d export`. A run or checkpoint of `copilot4d train world-model`, whose
+    tokenizer is found where the run says, or given by `tokenizer`; or of `copilot4d train occupancy-4d`. A name comes
+    before a folder of that name: write "./mini" to mean the folder.
+
+    depth_selection: False leaves a model's depth selector out, and does not even read it.
+    """
+    name, folder = str(name_or_folder), Path(name_or_folder)
+    if name in BASELINES:
+        return BASELINES[name]()
+    from copilot4d.checkpoints import model_folder  # only here: baselines need no torch
+    from copilot4d.forecasting.load_model import load_model_folder
+
+    if name in SHIPPED_MODELS:
+        return load_model_folder(model_folder.shipped_model(name), depth_selection=depth_selection).to(device)
+    if name in SHIPPED_BASELINES:
+        return _load_shipped_baseline(name, device)
+    if (folder / model_folder.DESCRIPTION).is_file():
+        return load_model_folder(folder, depth_selection=depth_selection).to(device)
+    if (folder / "config.json").is_file():
+        return _load_shared(folder, device)
+    if (folder / "checkpoints").is_dir() or (folder / "manifest.json").is_file():
+        return _load_run(folder, tokenizer, device, depth_selection)
+    known = ", ".join([*SHIPPED_MODELS, *BASELINES, *SHIPPED_BASELINES])
+    if folder.is_dir():
+        raise UsageError(
+            f"{name} is a folder, but holds no model ({model_folder.DESCRIPTION}) and no run (checkpoints/); "
+            f"known names: {known}"
+        )
+    raise UsageError(f"there is no model {name!r}, and no folder of that name; known names: {known}")
+
+
+def _load_run(folder: Path, tokenizer: str | Path | None, device: str, depth_selection: bool) -> Forecaster:
+    """By the task that the run's checkpoints name."""
+    from copilot4d.checkpoints.load_checkpoint import best_checkpoint
+    from copilot4d.forecasting.load_model import load_run
+
+    if best_checkpoint(folder).content.get("task") == "occupancy_4d":
+        return _load_occupancy_4d(folder, device)
+    return load_run(folder, tokenizer=tokenizer, depth_selection=depth_selection).to(device)
+
+
+def _load_shared(folder: Path, device: str) -> Forecaster:
+    """A pretrained folder: 4D-Occ forecasts alone, the parts of a model do not."""
+    from copilot4d.checkpoints.pretrained import stated_config
+
+    kind = stated_config(folder).get("kind")
+    if kind in ("tokenizer", "world_model", "depth_selector", "copy_gate"):
+        raise UsageError(f"{folder} holds a {kind} alone, which forecasts nothing: pass the model folder around it")
+    return _load_occupancy_4d(folder, device)
+
+
+def _load_shipped_baseline(name: str, device: str) -> Forecaster:
+    from copilot4d.checkpoints.load_occupancy_4d import load_occupancy_4d
+    from copilot4d.checkpoints.model_folder import shipped_occupancy_4d
+
+    return load_occupancy_4d(shipped_occupancy_4d(), depth="median" if name.endswith("_median") else None).to(device)
+
+
+def _load_occupancy_4d(folder: Path, device: str) -> Forecaster:
+    from copilot4d.checkpoints.load_occupancy_4d import load_occupancy_4d
+
+    return load_occupancy_4d(folder).to(device)

@@ -1,0 +1,1 @@
+"""Tokens on disk: caches of tokenised drives, clips of them, and their augmentation."""

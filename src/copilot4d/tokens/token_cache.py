@@ -1,0 +1,225 @@
+"""The token cache: every drive through the tokenizer once, in several augmented variants, before a world model trains.
+
+One safetensors file per drive, whose tensors are named `variant/name`:
+
+    tokens             own: (frames, H, W); reference: (clips, T, H, W); int16
+    clip_frames        reference only: (clips, T) which frames of the drive; references, intervals (clips,)
+    world_from_lidar   (frames, 4, 4) float64, of the variant
+    timestamps_ns      (frames,)
+
+`manifest.json` names the tokenizer's hash, the frame that tokens are in, the drives and their fingerprints. A cache of
+another tokenizer or of other data is refused with the command that makes a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, get_args
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+
+from copilot4d.checkpoints.sealed_folder import MANIFEST, open_sealed, read_manifest, safe_member
+from copilot4d.config import from_mapping, to_mapping
+from copilot4d.counter import SampleKey, counter_generator, stream_key
+from copilot4d.errors import DataError, UsageError
+from copilot4d.geometry import Drive, VoxelGrid
+from copilot4d.tokens.augmentation import Augmentation, AugmentationConfig
+from copilot4d.world_model.actions import TokenFrame
+
+KIND = "copilot4d.tokens"
+VERSION = 1
+ONLY_CLIPS = ("intervals", "past_frames", "future_frames", "reference_every")  # what tokens in their own frame ignore
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenCacheConfig:
+    """What is cached. Variant 0 is the drive as it is; the others are augmented."""
+
+    tokenizer_sha256: str  # of `load_tokenizer.tokenizer_sha256`
+    vocabulary: int
+    token_shape: tuple[int, int]  # of a sweep, along x and y
+    grid: VoxelGrid  # the tokenizer's
+    token_frame: TokenFrame = "own"
+    intervals: tuple[str, ...] = ("protocol",)  # between two frames of a clip: "0.2s", "2" frames of the log
+    past_frames: int = 5
+    future_frames: int = 5
+    reference_every: int = 5  # frames of the log from one clip's reference to the next one's
+    gathered_past: bool = False  # a clip's oldest frame is of all its past sweeps gathered
+    variants: int = 1
+    augmentation: AugmentationConfig
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.token_frame not in get_args(TokenFrame):
+            raise UsageError(f"--token-frame is one of {', '.join(get_args(TokenFrame))}, got {self.token_frame!r}")
+        for name in ("variants", "past_frames", "future_frames", "reference_every"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
+        if self.gathered_past and self.token_frame != "reference":
+            raise UsageError("--gathered-past needs --token-frame reference: sweeps are gathered in one frame")
+        if not self.intervals:
+            raise UsageError("--intervals needs at least one interval, such as 0.2s")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the tokens on disk."""
+        return torch.int16 if self.vocabulary <= 1 << 15 else torch.int32
+
+    def variant(self, drive_name: str, variant: int) -> Augmentation:
+        """The augmentation of one variant of one drive: by the seed, the name and the number alone."""
+        if variant == 0:
+            return Augmentation()
+        return self.augmentation.draw(counter_generator(self.seed, "variant", stream_key(drive_name), variant))
+
+    def identity(self, drive: Drive, intervals: Sequence[int]) -> str:
+        """All that decides the tokens of a drive, as a text: a drive whose file says the same is not made again."""
+        stated = to_mapping(self)
+        stated["intervals"] = list(intervals)
+        if not self.gathered_past:
+            del stated["gathered_past"]  # caches from before it could be asked for say the same
+        if self.token_frame == "own":
+            stated = {name: value for name, value in stated.items() if name not in ONLY_CLIPS}
+        return json.dumps({"drive": drive.name, "data": drive_fingerprint(drive), **stated}, sort_keys=True)
+
+
+class DriveEncoder(Protocol):
+    """Makes the tokens of a drive. `tokenize_drives.ClipEncoder` is the real one."""
+
+    def intervals(self, drive: Drive) -> tuple[int, ...]:
+        """The intervals of its clips, in frames of this drive's log."""
+        ...
+
+    def count(self, drive: Drive) -> int:
+        """How many sweeps `encode` will go through."""
+        ...
+
+    def encode(self, drive: Drive) -> Generator[None, None, Mapping[str, torch.Tensor]]:
+        """Yields once per sweep, for the progress bar, and returns the tensors to keep."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedDrive:
+    """One drive in a cache."""
+
+    name: str
+    file: str
+    frames: int
+    clips: int  # cached ones; 0 where every sweep is in its own frame
+    intervals: tuple[int, ...]  # in frames of the log: those of its clips, or those to train with
+    format: str  # of the data set: it decides which sweeps are neighbours
+    split: str | None
+    held_out: bool  # not to be trained on
+    fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheContent:
+    """What the manifest of a cache says."""
+
+    config: TokenCacheConfig
+    command: str  # that made it
+    drives: tuple[CachedDrive, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenCache:
+    """A finished token cache."""
+
+    folder: Path
+    config: TokenCacheConfig
+    command: str
+    drives: Mapping[str, CachedDrive]  # by name, in the order of the cache
+    sha256: Mapping[str, str]  # of each file
+
+    @property
+    def data_fingerprint(self) -> str:
+        """Names, times and poses of all drives."""
+        return hashlib.sha256("".join(d.fingerprint for d in self.drives.values()).encode()).hexdigest()
+
+    def variant_of(self, key: SampleKey) -> int:
+        """Which variant a sample uses: by the counter."""
+        return int(key.generator("variant").integers(0, self.config.variants))
+
+    def read(self, drive: str, variant: int, name: str, frames: slice = slice(None)) -> torch.Tensor:
+        """Some rows of one tensor of a drive's variant; no more than these are read from the disk."""
+        if not 0 <= variant < self.config.variants:
+            raise UsageError(f"{self.folder} has variants 0 to {self.config.variants - 1}, not {variant}")
+        with self.opened(drive) as file:
+            result: torch.Tensor = file.get_slice(f"{variant}/{name}")[frames]
+            return result
+
+    @contextlib.contextmanager
+    def opened(self, drive: str) -> Iterator[Any]:
+        """The safetensors file of a drive; what it lacks becomes a DataError."""
+        if drive not in self.drives:
+            raise UsageError(f"{self.folder} has no drive {drive!r}; its drives: {', '.join([*self.drives][:12])}")
+        path = self.folder / self.drives[drive].file
+        try:
+            with safe_open(path, framework="pt") as file:
+                yield file
+        except (SafetensorError, OSError) as error:
+            raise DataError(path, "tokens", expected="the tensors of a token cache", found=str(error),
+                            remedy=f"make the cache anew: {self.command}") from error  # fmt: skip
+
+    def verify(self) -> None:
+        """Check every byte against the manifest."""
+        open_sealed(self.folder, kind=KIND, version=VERSION)
+
+
+def open_token_cache(
+    folder: str | Path,
+    *,
+    tokenizer_sha256: str | None = None,
+    data_fingerprint: str | None = None,
+    command: str | None = None,
+) -> TokenCache:
+    """Open a cache, unless it is unfinished, damaged, stale (other tokenizer) or foreign (other data).
+
+    command: makes a new one; by default the one that the cache was made with.
+    """
+    folder = Path(folder)
+    general = command or f"copilot4d tokenize --tokenizer RUN --data PATH --out {folder}"
+    if not (folder / MANIFEST).is_file():
+        raise DataError(folder, "token cache", expected="a finished token cache", found="no manifest",
+                        remedy=f"make or finish the cache: {general}")  # fmt: skip
+    manifest = read_manifest(folder, kind=KIND, version=VERSION)
+    content = from_mapping(CacheContent, manifest.content, source=folder / MANIFEST)
+    config, remedy = content.config, f"make the cache anew: {command or content.command or general}"
+    for drive in content.drives:
+        path = safe_member(folder, drive.file)
+        found = path.stat().st_size if path.is_file() else "none"
+        expected = manifest.files.get(drive.file, {}).get("bytes")
+        if found != expected:
+            raise DataError(path, "bytes", expected=str(expected), found=str(found), remedy=remedy)
+    cache = TokenCache(
+        folder=folder,
+        config=config,
+        command=content.command or general,
+        drives={drive.name: drive for drive in content.drives},
+        sha256={drive.file: str(manifest.files[drive.file]["sha256"]) for drive in content.drives},
+    )
+    if tokenizer_sha256 not in (None, config.tokenizer_sha256):
+        raise DataError(folder, "tokenizer", expected=f"tokens of tokenizer {str(tokenizer_sha256)[:12]}",
+                        found=f"tokens of {config.tokenizer_sha256[:12]}", remedy=remedy)  # fmt: skip
+    if data_fingerprint not in (None, cache.data_fingerprint):
+        raise DataError(folder, "data", expected=f"tokens of the data {str(data_fingerprint)[:12]}",
+                        found=f"tokens of {cache.data_fingerprint[:12]}", remedy=remedy)  # fmt: skip
+    return cache
+
+
+def drive_fingerprint(drive: Drive) -> str:
+    """Name, times and poses of a drive, and which returns are the ego's own."""
+    digest = hashlib.sha256(drive.name.encode())
+    digest.update(np.ascontiguousarray(drive.timestamps_ns, np.int64).tobytes())
+    digest.update(np.ascontiguousarray(drive.world_from_lidar, np.float64).tobytes())
+    if drive.ego_box is not None:
+        digest.update(np.ascontiguousarray(drive.ego_box, np.float64).tobytes())
+    return digest.hexdigest()
