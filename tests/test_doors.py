@@ -64,7 +64,7 @@ def test_a_drive_far_from_the_origin_of_its_world_is_forecast_and_its_jumps_are_
     imagined = imagine(load_forecaster(name), past, steps=1)
     (frame,) = imagined.step(away @ se3.from_yaw(0.0, (2.0, 0.0, 0.0)))
     assert len(frame.sweep) > 0
-    with pytest.raises(ForecastError, match="583[0-9] m from"):
+    with pytest.raises(ForecastError, match=r"583\d m from"):
         imagined.step(se3.from_yaw(0.0, (3.0, 0.0, 0.0)))
 
 
