@@ -138,7 +138,10 @@ def main() -> None:
     key = {
         "model": "truth" if forecaster is None else forecaster.name,
         "fingerprint": "" if forecaster is None else forecaster.fingerprint,
-        **{name: getattr(arguments, name) for name in ("setting", "data", "seed", "guidance", "steps", "roi_half")},
+        **{
+            name: getattr(arguments, name)
+            for name in ("setting", "data", "seed", "guidance", "sampling_steps", "roi_half")
+        },
     }
     lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     if any(line["key"] != key for line in lines):
@@ -156,7 +159,11 @@ def main() -> None:
                 forecasts[plan] = moment.sweeps[plan]
                 continue
             made: Forecast = forecaster.forecast(
-                moment.past, moment.poses[plan], seed=arguments.seed, guidance=arguments.guidance, steps=arguments.steps
+                moment.past,
+                moment.poses[plan],
+                seed=arguments.seed,
+                guidance=arguments.guidance,
+                steps=arguments.sampling_steps,
             )
             forecasts[plan] = made.sweeps
         line = {"key": key, "moment": number, **measure(moment, forecasts, roi)}
@@ -186,7 +193,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--roi-half", type=float, default=32.0, help="metres, in each sweep's own frame")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--guidance", type=float, default=1.0)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--sampling-steps", type=int, default=10)
     return parser.parse_args()
 
 

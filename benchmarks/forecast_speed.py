@@ -84,7 +84,7 @@ def main() -> None:
             stages.watch(part, "of", "occupancy depths")
         before = clock()
         forecaster.forecast(
-            clip.past, clip.future_poses, rays, guidance=arguments.guidance, steps=arguments.steps,
+            clip.past, clip.future_poses, rays, guidance=arguments.guidance, steps=arguments.sampling_steps,
             futures=arguments.futures,
         )  # fmt: skip
         total = clock() - before
@@ -94,7 +94,7 @@ def main() -> None:
     best["other"] = 2 * best["total"] - sum(best.values())
     model = arguments.model or "mini, random weights"
     print(
-        f"{model}: {len(rays)} frames, {arguments.rays} rays each, K = {arguments.steps}, guidance "
+        f"{model}: {len(rays)} frames, {arguments.rays} rays each, K = {arguments.sampling_steps}, guidance "
         f"{arguments.guidance:g}, {arguments.futures} futures, {arguments.threads} threads, {arguments.clock} clock, "
         f"best of {arguments.repeats}"
     )
@@ -128,7 +128,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--drive", default="val_000")
     parser.add_argument("--setting", default="1s", choices=["1s", "3s"])
     parser.add_argument("--rays", type=int, default=20_000)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--sampling-steps", type=int, default=10)
     parser.add_argument("--guidance", type=float, default=1.0)
     parser.add_argument("--futures", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)

@@ -1,6 +1,6 @@
 """How near the simulated streets are to real ones: one table, three pictures.
 
-    python benchmarks/realism.py KITTI_ROOT --drives 10 --every 12 --picture docs/pictures/realism.png \\
+    python benchmarks/realism.py KITTI_ROOT --count 10 --every 12 --picture docs/pictures/realism.png \\
         --street-picture docs/pictures/street.png --whatif-picture docs/pictures/whatif.png
 
 KITTI_ROOT is a KITTI Odometry tree at 5 Hz (every second sweep). Every statistic is made by the same code from both.
@@ -246,7 +246,7 @@ def _draw_rectangle(axis: Any, rectangle: Any, colour: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kitti", type=Path, nargs="?", help="a KITTI Odometry tree with drives named train_...")
-    parser.add_argument("--drives", type=int, default=10)
+    parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--every", type=int, default=9)
     parser.add_argument("--picture", type=Path)
@@ -263,7 +263,7 @@ def main() -> None:
         return
     dataset = open_dataset(options.kitti)
     real = [dataset[name] for name in dataset if name.startswith("train_")]
-    ours = simulated(options.drives, options.first_seed)
+    ours = simulated(options.count, options.first_seed)
     print(table(measure(real, options.every), measure(ours, options.every)))
     if options.picture:
         picture(real[-1], ours, options.picture)

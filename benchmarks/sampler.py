@@ -38,13 +38,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", choices=list(presets.PRESETS), default="mini")
     parser.add_argument("--tokens", type=int, default=None, help="of a side of the map; by default the preset's")
-    parser.add_argument("--steps", type=int, default=10, help="K, diffusion steps of a frame")
+    parser.add_argument("--sampling-steps", type=int, default=10, help="K, diffusion steps of a frame")
     parser.add_argument("--repeats", type=int, default=None, help="of each measurement; the fastest counts")
     options = parser.parse_args()
     repeats = options.repeats or (1 if options.preset == "paper" else 5)
     keep_freed_memory()  # else every large tensor is paged in anew, which hides what is measured
     with torch.no_grad():
-        measure(options.preset, options.tokens, options.steps, repeats)
+        measure(options.preset, options.tokens, options.sampling_steps, repeats)
 
 
 def measure(preset: str, side: int | None, steps: int, repeats: int) -> None:

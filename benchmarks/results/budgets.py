@@ -74,7 +74,7 @@ class Budget:
     # How the world model samples in the main rows, chosen on val.
     top_k: int = 1
     main_steps: int = 2
-    main_schedule: str = "maskgit"
+    main_schedule: str = "few_first"
     ablation_every: int = 48  # of choices and ablations
     sampling_every: int = 240  # of the table that has most rows
     guidance_every: int = 120
@@ -144,7 +144,7 @@ class Budget:
     gate_drives: tuple[str, ...] = tuple(f"train_{number:06d}" for number in range(150, 270))  # new to all networks
     gate_forecasts: tuple[int, ...] = (100, 300)  # of each setting
     kitti_gate_forecasts: tuple[int, ...] = (40, 40)
-    gate_options: tuple[str, ...] = ("--sampling-steps", "5", "--top-k", "1", "--steps", "4000")
+    gate_options: tuple[str, ...] = ("--sampling-steps", "5", "--top-k", "1", "--updates", "4000")
     own_train: str = "street-v1/train:60"
     own_intervals: tuple[int, ...] = (2, 6)  # frames of the log: tokens in their own frames name none
     token_frames: Training = Training(steps=4000, max_steps=300, core_minutes=20, options=("--evaluate-every", "100"))

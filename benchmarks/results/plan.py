@@ -177,7 +177,7 @@ class _Planner(Scorings):
             )
             for setting in self.budget.settings
             for model in ("world_model", "maskgit")
-            for schedule in ("paper", "maskgit")
+            for schedule in ("paper", "few_first")
             for k in self.budget.sampling_steps
         ]  # fmt: skip
         updates = [self.steps[f"runs/{run}"].updates or 0 for run in stages("world_model", self.budget)]

@@ -154,7 +154,7 @@ def _sampling(table: Table, products: Products, link: Link) -> list[str]:
             cells = [number(s.metrics["chamfer_roi"] if s else None) for s in found]
             label = max((_label(row, products) for row in alike), key=len)  # with a mark if any of them needs it
             lines.append([group, label, schedule, *cells])
-        own = [ratio(by_place[True, "paper", k], by_place[False, "maskgit", k]).cells()[0] for k in counts]
+        own = [ratio(by_place[True, "paper", k], by_place[False, "few_first", k]).cells()[0] for k in counts]
         lines.append([group, "ratio", "each its own", *own])
     return [grid(["ROI Chamfer (m²) on", "model", "schedule", *(f"K = {k}" for k in counts)], lines, 3)]
 

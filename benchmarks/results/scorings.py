@@ -40,7 +40,7 @@ class Scorings:
         schedule: None is the one that belongs to the model's training. alone: without the model's depth selection.
         depth: how a 4D-Occ is read, where it is not as published.
         """
-        schedule = schedule or ("maskgit" if "maskgit" in model else "paper")
+        schedule = schedule or ("few_first" if "maskgit" in model else "paper")
         every, half_m = every or self.every(data), roi_half_m or self.budget.roi_half_m
         trained = model not in GEOMETRY
         extra: list[str] = []
@@ -48,7 +48,7 @@ class Scorings:
         if half_m != self.budget.roi_half_m:
             parts.append(f"roi{half_m:g}")
         changes = (
-            ("guidance", "w", guidance, 1.0), ("steps", "k", steps, 10), ("futures", "s", futures, 1),
+            ("guidance", "w", guidance, 1.0), ("sampling-steps", "k", steps, 10), ("futures", "s", futures, 1),
             ("top-k", "top", top_k, 3),
         )  # fmt: skip
         for option, letter, value, usual in changes:
@@ -56,7 +56,7 @@ class Scorings:
                 parts.append(f"{letter}{value:g}")
                 extra += [f"--{option}", f"{value:g}"]
         if schedule != "paper":
-            parts.append(f"{schedule}_schedule")
+            parts.append("maskgit_schedule")  # as the score files of docs/scores are called
             extra += ["--schedule", schedule]
         if depth is not None:
             parts.append(depth)

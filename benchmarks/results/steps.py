@@ -38,7 +38,7 @@ class Step:
         """After how many updates a training is done; None for anything else."""
         if self.kind != "run":
             return None
-        given = {a: b for a, b in zip(self.words, self.words[1:], strict=False) if a in ("--steps", "--max-steps")}
+        given = {a: b for a, b in zip(self.words, self.words[1:], strict=False) if a in ("--updates", "--max-updates")}
         return min(map(int, given.values()))
 
 

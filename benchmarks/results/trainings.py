@@ -21,10 +21,10 @@ def stages(name: str, budget: Budget) -> list[str]:
 
 
 def _run(name: str, verb: str, training: Training, *words: str, needs: tuple[str, ...] = ()) -> Step:
-    stop = () if training.max_steps is None else ("--max-steps", str(training.max_steps))
+    stop = () if training.max_steps is None else ("--max-updates", str(training.max_steps))
     file = f"settings/{name}.yaml"
     changes = ("--config", f"WORK/{file}") if training.changes else ()
-    schedule = (*changes, "--steps", str(training.steps), *stop, *training.options)
+    schedule = (*changes, "--updates", str(training.steps), *stop, *training.options)
     return Step(
         name=f"runs/{name}", words=("copilot4d", "train", verb, *words, *schedule, "--run", f"WORK/runs/{name}"),
         kind="run", makes=f"runs/{name}", core_minutes=training.core_minutes, needs=needs,

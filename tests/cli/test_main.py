@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import importlib
 import subprocess
 import sys
 import types
@@ -10,6 +12,7 @@ import types
 import pytest
 
 from copilot4d.cli import main as cli
+from copilot4d.cli.former_names import FORMER_NAMES, refuse_former_words
 from copilot4d.errors import DataError, UsageError
 from copilot4d.version import __version__
 
@@ -91,8 +94,32 @@ def test_a_data_error_survives_a_worker_process():
         (["evaluate", "--model", "mini", "--no-copy-path"], "--no-depth-selection"),
         (["forecast", "--copy-path=True"], "--depth-selection"),
         (["train", "depth-selector", "--second-opinion", "occupancy_4d"], "--occupancy"),
+        (["evaluate", "--model", "mini", "--steps", "2"], "--steps is called --sampling-steps now"),
+        (["demo", "--steps=2"], "--steps is called --sampling-steps now"),
+        (["train", "tokenizer", "--steps", "2"], "--steps is called --updates now"),
+        (["train", "depth-selector", "--steps", "2"], "--steps is called --updates now"),
+        (["train", "world-model", "--max_steps", "2"], "--max-steps is called --max-updates now"),
+        (["simulate", "--drives", "20"], "--drives is called --count now"),
+        (["forecast", "--schedule", "maskgit"], "--schedule maskgit is called --schedule few_first now"),
+        (["forecast", "--schedule=maskgit"], "--schedule maskgit is called --schedule few_first now"),
     ],
 )
 def test_former_verbs_and_flags_answer_with_the_new_name(words, answer, capsys):
     assert cli.main(words) == 2
-    assert answer in capsys.readouterr().err
+    assert answer in " ".join(capsys.readouterr().err.split())
+
+
+def test_present_names_are_those_of_verbs_and_their_options(capsys):
+    for where, former, present in FORMER_NAMES:
+        if not former.startswith("--"):
+            assert present in cli.VERBS
+            continue
+        verbs = [verb for verb in cli.VERBS if f"{verb} ".startswith(f"{where} " if where else "")]
+        name = present.split()[0].removeprefix("--no-").removeprefix("--").replace("-", "_")
+        options = [importlib.import_module(f"copilot4d.cli.{cli.VERBS[verb].module}").Options for verb in verbs]
+        assert any(name in {field.name for field in dataclasses.fields(one)} for one in options), present
+
+
+def test_names_that_stay_are_not_refused():
+    refuse_former_words("evaluate", ["--drives", "a", "--schedule", "few_first", "--sampling-steps", "2"])
+    refuse_former_words("train world-model", ["--process", "maskgit"])

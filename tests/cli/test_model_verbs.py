@@ -56,22 +56,36 @@ def model(tmp_path_factory):
 
 
 def test_forecast_writes_every_future(kitti, model, tmp_path, capsys):
-    words = ["forecast", "--model", str(model), "--data", str(kitti), "--frame", "8", "--steps", "2", "--seed", "4"]
+    words = [
+        "forecast",
+        "--model",
+        str(model),
+        "--data",
+        str(kitti),
+        "--frame",
+        "8",
+        "--sampling-steps",
+        "2",
+        "--seed",
+        "4",
+    ]
     out = tmp_path / "out"
     assert (
-        main([*words, "--out", str(out), "--futures", "2", "--schedule", "maskgit", "--top-k", "0", "--device", "cpu"])
+        main(
+            [*words, "--out", str(out), "--futures", "2", "--schedule", "few_first", "--top-k", "0", "--device", "cpu"]
+        )
         == 0
     )
     drive = open_dataset(kitti)["00"]
     clip = read_clip(drive, window_at(drive, 8, "1s"))
     expected = (
         load_forecaster(model)
-        .with_sampler(schedule="maskgit", top_k=None)
+        .with_sampler(schedule="few_first", top_k=None)
         .forecast(clip.past, clip.future_poses, steps=2, seed=4, futures=2)
     )
     told = json.loads((out / "forecast.json").read_text())
     assert told["model"] == "toy"
-    assert told["options"]["schedule"] == "maskgit"
+    assert told["options"]["schedule"] == "few_first"
     assert told["options"]["top_k"] is None
     for prefix, future in zip(("", "alternative_02_"), expected.futures, strict=True):
         for k, sweep in enumerate(future.sweeps):
@@ -99,7 +113,19 @@ def test_pictures_compare_a_model_with_the_truth_as_far_as_it_sees():
 
 def test_evaluate_tells_of_several_futures(kitti, model, tmp_path, capsys):
     out = tmp_path / "scores.json"
-    words = ["evaluate", "--model", str(model), "--data", str(kitti), "--setting", "1s", "--limit", "2", "--steps", "2"]
+    words = [
+        "evaluate",
+        "--model",
+        str(model),
+        "--data",
+        str(kitti),
+        "--setting",
+        "1s",
+        "--limit",
+        "2",
+        "--sampling-steps",
+        "2",
+    ]
     words += ["--roi-half", "16", "--device", "cpu"]
     assert main([*words, "--out", str(out), "--futures", "3", "--guidance", "0.5"]) == 0
     scores = ScoreFile.read(out)
@@ -118,7 +144,19 @@ def test_evaluate_tells_of_several_futures(kitti, model, tmp_path, capsys):
 
 
 def test_scores_beyond_what_the_model_sees_are_told(kitti, model, tmp_path, capsys):
-    words = ["evaluate", "--model", str(model), "--data", str(kitti), "--setting", "1s", "--limit", "1", "--steps", "1"]
+    words = [
+        "evaluate",
+        "--model",
+        str(model),
+        "--data",
+        str(kitti),
+        "--setting",
+        "1s",
+        "--limit",
+        "1",
+        "--sampling-steps",
+        "1",
+    ]
     words += ["--device", "cpu", "--out", str(tmp_path / "scores.json")]
     assert main(words) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -150,7 +188,7 @@ def test_a_selector_is_trained_into_the_model_and_can_be_left_out(kitti, model, 
         str(kitti),
         "--settings",
         "1s",
-        "--steps",
+        "--updates",
         "300",
     ]
     learn += ["--forecasts", "5", "--sampling-steps", "2", "--rays-per-frame", "400", "--device", "cpu"]
@@ -171,7 +209,7 @@ def test_a_selector_is_trained_into_the_model_and_can_be_left_out(kitti, model, 
         "1s",
         "--limit",
         "2",
-        "--steps",
+        "--sampling-steps",
         "2",
     ]
     words += ["--roi-half", "16", "--device", "cpu"]
@@ -188,7 +226,18 @@ def test_a_selector_is_trained_with_an_occupancy_network_which_goes_along(kitti,
     shutil.copytree(model, both)
     network = Occupancy4d(occupancy_4d_preset("tiny"))
     save_occupancy(occupancy, network, card("an occupancy network"))
-    learn = ["train", "depth-selector", "--model", str(both), "--data", str(kitti), "--settings", "1s", "--steps", "20"]
+    learn = [
+        "train",
+        "depth-selector",
+        "--model",
+        str(both),
+        "--data",
+        str(kitti),
+        "--settings",
+        "1s",
+        "--updates",
+        "20",
+    ]
     learn += ["--forecasts", "4", "--sampling-steps", "2", "--rays-per-frame", "200", "--device", "cpu"]
     assert main([*learn, "--occupancy", str(tmp_path / "nowhere")]) == 2
     assert "no such folder" in capsys.readouterr().err

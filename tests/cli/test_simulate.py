@@ -8,7 +8,7 @@ from copilot4d.cli.main import main
 
 def test_simulate_writes_a_data_set_says_so_and_goes_on_where_it_stopped(tmp_path, capsys):
     out = tmp_path / "streets"
-    arguments = ["simulate", "--out", str(out), "--drives", "1", "--seconds", "0.3", "--seed", "8"]
+    arguments = ["simulate", "--out", str(out), "--count", "1", "--seconds", "0.3", "--seed", "8"]
     assert main(arguments) == 0
     said = capsys.readouterr().out
     assert "1 drives of 0.3 s with mini32" in said
@@ -30,19 +30,19 @@ def test_wrong_usage_exits_with_2_and_one_paragraph(tmp_path, capsys):
     assert "mini32" in message
     assert "Traceback" not in message
     assert not (tmp_path / "x").exists()
-    assert main(["simulate", "--out", str(tmp_path / "x"), "--drives", "-1"]) == 2
+    assert main(["simulate", "--out", str(tmp_path / "x"), "--count", "-1"]) == 2
 
 
 def test_an_out_that_cannot_be_a_folder_is_wrong_usage(tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("important")
     for out in ("notes.txt", "notes.txt/below", "n" * 300):
-        assert main(["simulate", "--out", str(tmp_path / out), "--drives", "1", "--seconds", "0.1"]) == 2
+        assert main(["simulate", "--out", str(tmp_path / out), "--count", "1", "--seconds", "0.1"]) == 2
         assert "--out" in capsys.readouterr().err
     assert (tmp_path / "notes.txt").read_text() == "important"
 
 
 def test_a_refused_run_leaves_its_folder_to_the_next(tmp_path, capsys):
-    arguments = ["simulate", "--out", str(tmp_path / "x"), "--drives", "1", "--seconds"]
+    arguments = ["simulate", "--out", str(tmp_path / "x"), "--count", "1", "--seconds"]
     for seconds in ("inf", "nan", "0.01"):
         assert main([*arguments, seconds]) == 2
         assert "--seconds" in capsys.readouterr().err

@@ -59,8 +59,8 @@ def train_words(folder, run, *more) -> list[str]:
 
 def test_the_verb_trains_goes_on_scores_and_draws(folder, tmp_path, capsys):
     run = tmp_path / "run"
-    decode = ("--tokenizer", folder / "tokenizer", "--evaluate-every", 2, "--pictures-every", 3, "--steps", 3)
-    assert main(train_words(folder, run, *decode, "--max-steps", 2)) == 0
+    decode = ("--tokenizer", folder / "tokenizer", "--evaluate-every", 2, "--pictures-every", 3, "--updates", 3)
+    assert main(train_words(folder, run, *decode, "--max-updates", 2)) == 0
     said = capsys.readouterr().out
     assert "token_frame reference" in said  # the tokens decide; the preset says own
     assert "copy_accuracy" in said
@@ -99,7 +99,7 @@ def test_weights_that_learned_from_other_clips_are_told(folder, tmp_path, capsys
     assert "gathered_past" not in said
     assert "starting from the weights of" in said
     run = tmp_path / "same"
-    assert main(train_words(folder, run, "--steps", 1, "--evaluate-every", 1)) == 0
+    assert main(train_words(folder, run, "--updates", 1, "--evaluate-every", 1)) == 0
     assert main(train_words(folder, tmp_path / "next", "--init-from", run, "--dry-run")) == 0
     assert "note:" not in capsys.readouterr().out
 

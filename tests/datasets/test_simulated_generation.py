@@ -79,7 +79,7 @@ def contents(folder):
 
 
 def test_generation_resumes_and_does_not_touch_what_is_finished(tmp_path):
-    made = Generation(drives=2, seed=3, seconds=0.2)
+    made = Generation(count=2, seed=3, seconds=0.2)
     folders = generate(made, tmp_path / "out")
     assert [f.name for f in folders] == ["000003000000", "000003000001"]
     assert unfinished(made, tmp_path / "out") == []
@@ -103,7 +103,7 @@ def test_workers_end_with_a_parent_that_was_killed(tmp_path):
         "from pathlib import Path\n"
         "from copilot4d.datasets.simulated_generation import Generation, generate\n"
         "if __name__ == '__main__':\n"
-        f"    generate(Generation(drives=4, seconds=60.0), Path({str(out)!r}), workers=2)\n"
+        f"    generate(Generation(count=4, seconds=60.0), Path({str(out)!r}), workers=2)\n"
     )
     (tmp_path / "run.py").write_text(script)
     parent = subprocess.Popen([sys.executable, str(tmp_path / "run.py")], start_new_session=True)
@@ -142,7 +142,7 @@ def wait_until(condition):
 
 @pytest.mark.slow
 def test_any_number_of_workers_writes_the_same_bytes(tmp_path):
-    made = Generation(drives=3, seed=4, seconds=0.3)
+    made = Generation(count=3, seed=4, seconds=0.3)
     alone = generate(made, tmp_path / "one", workers=1)
     together = generate(made, tmp_path / "two", workers=2)
     for a, b in zip(alone, together, strict=True):
@@ -155,7 +155,7 @@ def test_any_number_of_workers_writes_the_same_bytes(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"drives": 0}, "--drives"), ({"sensor": "hdl65"}, "hdl65"), ({"seed": -1}, "--seed"),
+        ({"count": 0}, "--count"), ({"sensor": "hdl65"}, "hdl65"), ({"seed": -1}, "--seed"),
         ({"seconds": -2.0}, "--seconds"), ({"rate_hz": 11.0}, "--rate-hz"),
         ({"seconds": float("inf")}, "--seconds"), ({"seconds": float("nan")}, "--seconds"),
         ({"seconds": 0.09}, "--seconds 0.09 holds no sweep at 10 Hz"), ({"seconds": 1.9, "rate_hz": 0.5}, "at 0.5 Hz"),
@@ -164,24 +164,24 @@ def test_any_number_of_workers_writes_the_same_bytes(tmp_path):
 )  # fmt: skip
 def test_bad_settings_are_refused_with_the_flag_in_the_message(options, message):
     with pytest.raises(UsageError, match=message):
-        Generation(**{"drives": 1, **options})
+        Generation(**{"count": 1, **options})
 
 
 def test_a_folder_of_other_settings_is_not_mixed_with(tmp_path):
-    generate(Generation(drives=1, seconds=0.2), tmp_path / "out")
+    generate(Generation(count=1, seconds=0.2), tmp_path / "out")
     with pytest.raises(UsageError, match=r"other settings \(seed\): seed=0"):
-        generate(Generation(drives=1, seconds=0.2, seed=1), tmp_path / "out")
+        generate(Generation(count=1, seconds=0.2, seed=1), tmp_path / "out")
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.tex").write_text("important")
     with pytest.raises(UsageError, match="something else"):
-        generate(Generation(drives=1, seconds=0.2), tmp_path / "taken")
+        generate(Generation(count=1, seconds=0.2), tmp_path / "taken")
     with pytest.raises(UsageError, match="--workers"):
-        generate(Generation(drives=1, seconds=0.2), tmp_path / "out", workers=0)
+        generate(Generation(count=1, seconds=0.2), tmp_path / "out", workers=0)
 
 
 @pytest.mark.parametrize("damage", ['{"simulator_ver', "", "[1, 2]", "\udcff"])
 def test_damaged_settings_say_what_to_do(tmp_path, damage):
-    made = Generation(drives=1, seconds=0.1)
+    made = Generation(count=1, seconds=0.1)
     generate(made, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["000000000000", "simulation.json"]
     (tmp_path / "out" / "simulation.json").write_bytes(damage.encode("utf-8", "surrogateescape"))
@@ -191,4 +191,4 @@ def test_damaged_settings_say_what_to_do(tmp_path, damage):
 
 def test_a_run_that_ended_before_its_settings_were_whole_does_not_lock_the_folder(tmp_path):
     (tmp_path / ".simulation.json-7").write_text('{"simul')
-    assert len(generate(Generation(drives=1, seconds=0.1), tmp_path)) == 1
+    assert len(generate(Generation(count=1, seconds=0.1), tmp_path)) == 1

@@ -52,7 +52,7 @@ def toy_budget(data: Path) -> Budget:
         tokenizer_modes=dict.fromkeys(("full", "no_skipping", "voxel_centres"), QUICK),
         reference_every=2, own_intervals=(1,), world_options=("--batch", "2"),
         gate_train=str(data / "train"), gate_drives=("train_a",), gate_forecasts=(5,),
-        kitti_gate_forecasts=(5,), gate_options=("--steps", "2", "--top-k", "1"),
+        kitti_gate_forecasts=(5,), gate_options=("--updates", "2", "--top-k", "1"),
         world_models=(world, replace(world, gathered_past=True)),
         kitti_world_model=world, token_frames=world, occupancy=occupancy, kitti_occupancy=occupancy,
     )  # fmt: skip

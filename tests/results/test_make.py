@@ -22,7 +22,7 @@ def step(name: str, **changes) -> Step:
 
 def small_plan() -> Plan:
     """model <- score, model <- test; a is by itself."""
-    words = ("copilot4d", "train", "--steps", "20", "--max-steps", "10", "--run", "WORK/runs/model")
+    words = ("copilot4d", "train", "--updates", "20", "--max-updates", "10", "--run", "WORK/runs/model")
     steps = [
         step("a", files={"settings/a.yaml": "x: 1\n"}),
         step("runs/model", kind="run", words=words, makes="runs/model"),

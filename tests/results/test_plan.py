@@ -59,7 +59,7 @@ def test_every_command_is_one_that_its_program_takes(step):
 
 
 def test_the_cost_of_a_training_is_in_its_command():
-    assert PLAN.steps["runs/world_model_1"].updates == 866  # --max-steps, below --steps 4000
+    assert PLAN.steps["runs/world_model_1"].updates == 866  # --max-updates, below --updates 4000
     assert PLAN.steps["runs/streets_1"].updates == 7000
     assert PLAN.steps["tokens/train"].updates is None
 
@@ -149,7 +149,11 @@ def test_a_model_that_copies_needs_its_gate_and_one_that_is_scored_alone_does_no
     )
     assert copying.needs == ("runs/kitti_world_model", "gates/kitti_world_model")
     assert alone.needs == ("runs/kitti_world_model",)
-    for option, value in (("--top-k", FULL.top_k), ("--steps", FULL.main_steps), ("--schedule", FULL.main_schedule)):
+    for option, value in (
+        ("--top-k", FULL.top_k),
+        ("--sampling-steps", FULL.main_steps),
+        ("--schedule", FULL.main_schedule),
+    ):
         assert copying.words[copying.words.index(option) + 1] == str(value)
         assert option not in alone.words  # the paper's ten steps, its schedule, its top 3
     assert set(alone.words) - set(copying.words) == {

@@ -44,10 +44,10 @@ def plan_of(kind: str, *rows: Row, step_kind: str = "scores", **needs) -> Plan:
     for row in rows:
         for name in row.all_steps:
             made = "run" if name.startswith("runs/") else step_kind
-            steps[name] = Step(name=name, words=("copilot4d", "x", "--steps", "1"), kind=made, makes=name,
+            steps[name] = Step(name=name, words=("copilot4d", "x", "--updates", "1"), kind=made, makes=name,
                                core_minutes=1, needs=needs.get(name, ()))  # fmt: skip
     for need in {n for wanted in needs.values() for n in wanted} - set(steps):
-        steps[need] = Step(name=need, words=("copilot4d", "--steps", "1"), kind="run", makes=need, core_minutes=1)
+        steps[need] = Step(name=need, words=("copilot4d", "--updates", "1"), kind="run", makes=need, core_minutes=1)
     return Plan(steps, {"t": Table(name="t", title="Title", kind=kind, rows=rows, about="About.")})
 
 
@@ -150,19 +150,19 @@ def test_sampling_by_hand(tmp_path):
     rows = [
         Row(label=m, step=f"{m}_{schedule}_{k}", group="g", ours=m == "we", columns={"schedule": schedule, "K": k})
         for m in ("we", "maskgit")
-        for schedule in ("paper", "maskgit")
+        for schedule in ("paper", "few_first")
         for k in ("2", "10")
     ]
     plan = plan_of("sampling", *rows)
-    for step, value in (("we_paper_2", 0.3), ("we_paper_10", 0.2), ("maskgit_maskgit_10", 0.4)):
+    for step, value in (("we_paper_2", 0.3), ("we_paper_10", 0.2), ("maskgit_few_first_10", 0.4)):
         scores(value).write(tmp_path / step)
-    made = [name for name in plan.steps if name != "maskgit_maskgit_10"]
-    assert "| g | maskgit † | maskgit | - | 0.400 |" in rendered(plan.tables["t"], products(plan, tmp_path, *made))
+    made = [name for name in plan.steps if name != "maskgit_few_first_10"]
+    assert "| g | maskgit † | few_first | - | 0.400 |" in rendered(plan.tables["t"], products(plan, tmp_path, *made))
     text = rendered(plan.tables["t"], products(plan, tmp_path, *plan.steps))
     assert "| ROI Chamfer (m²) on | model | schedule | K = 2 | K = 10 |" in text
     assert "| g | we | paper | 0.300 | 0.200 |" in text
-    assert "| g | we | maskgit | - | - |" in text
-    assert "| g | maskgit | maskgit | - | 0.400 |" in text
+    assert "| g | we | few_first | - | - |" in text
+    assert "| g | maskgit | few_first | - | 0.400 |" in text
     assert "| g | ratio | each its own | - | 0.50 |" in text
 
 

@@ -50,8 +50,8 @@ def by_hand(steps: int, top_k: int | None, schedule: str, frozen: bool, future: 
         yield x
 
 
-@pytest.mark.parametrize("schedule", ["paper", "maskgit"])
-@pytest.mark.parametrize("reverse", ["paper", "maskgit"])
+@pytest.mark.parametrize("schedule", ["paper", "few_first"])
+@pytest.mark.parametrize("reverse", ["paper", "frozen"])
 @pytest.mark.parametrize(("steps", "top_k"), [(1, 3), (4, 3), (10, 3), (6, None), (6, 1)])
 def test_every_step_is_the_papers(steps, top_k, schedule, reverse):
     futures = [0, 4]
@@ -63,7 +63,7 @@ def test_every_step_is_the_papers(steps, top_k, schedule, reverse):
     made = list(denoise(logits_of, Draws(SEED, futures, FRAME), config, tokens=N, vocabulary=V, eta=0.2))
     assert len(made) == steps
     for row, future in enumerate(futures):
-        expected = list(by_hand(steps, top_k, schedule, reverse == "maskgit", future))
+        expected = list(by_hand(steps, top_k, schedule, reverse == "frozen", future))
         for step, (found, right) in enumerate(zip(made, expected, strict=True)):
             assert found[row].tolist() == right.tolist(), f"future {future}, step {step}"
         assert (expected[-1] != MASK).all()

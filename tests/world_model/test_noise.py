@@ -10,7 +10,7 @@ import torch
 
 from copilot4d.world_model import diffusion
 from copilot4d.world_model.noise import NoiseDraw, corrupt, draw_noise
-from copilot4d.world_model.schedule import masked_tokens
+from copilot4d.world_model.schedule import scheduled_tokens
 
 
 def generator(seed):
@@ -36,7 +36,7 @@ def test_a_case_by_hand():
 def test_the_law_of_a_token_is_the_absorbing_uniform_process(u0, u1, eta):
     """Every permutation and every replacement, equally probable: the law of token 0 is a row of Q-bar^a Q-bar^u."""
     n, vocabulary, x0 = 4, 3, 1
-    masks = masked_tokens(u0, n)
+    masks = scheduled_tokens(u0, n)
     noises = round(u1 * eta * (n - masks))
     counts = np.zeros(vocabulary + 1)
     for rank, value in itertools.product(itertools.permutations(range(n)), range(vocabulary)):
@@ -52,7 +52,7 @@ def test_drawn_noise_has_the_counts_of_algorithm_1_in_every_frame():
     tokens = torch.randint(16, (3, 5, 64), generator=generator(9))
     result = corrupt(tokens, draw, eta=0.2, mask_token=16)
     for b, t in itertools.product(range(3), range(5)):
-        masks = masked_tokens(float(draw.u0[b, t]), 64)
+        masks = scheduled_tokens(float(draw.u0[b, t]), 64)
         assert int(result.masked[b, t].sum()) == masks
         assert int(result.noised[b, t].sum()) == round(float(draw.u1[b, t]) * 0.2 * (64 - masks))
     untouched = ~(result.masked | result.noised)

@@ -48,7 +48,7 @@ def naive(model, past, poses, frames, config, seed=0, future=0):
     "config",
     [
         FAST,
-        SamplerConfig(steps=2, guidance=2.0, schedule="maskgit", keep_frames=1),
+        SamplerConfig(steps=2, guidance=2.0, schedule="few_first", keep_frames=1),
         SamplerConfig(steps=3, reverse="d3pm", top_k=None, guidance=0.0),
     ],
     ids=["default", "keep-one", "d3pm"],
@@ -169,7 +169,7 @@ def test_a_model_trained_as_maskgit_freezes_decoded_tokens_by_default():
     model = small_model(diffusion=DiffusionConfig(process="maskgit"))
     given = (PAST, POSES[:, :2], POSES[:, 2:4])
     default = rollout(model, *given, config=SamplerConfig(steps=4))
-    frozen = rollout(model, *given, config=SamplerConfig(steps=4, reverse="maskgit"))
+    frozen = rollout(model, *given, config=SamplerConfig(steps=4, reverse="frozen"))
     revised = rollout(model, *given, config=SamplerConfig(steps=4, reverse="paper"))
     assert torch.equal(default, frozen)
     assert not torch.equal(default, revised)

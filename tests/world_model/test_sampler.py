@@ -35,7 +35,7 @@ def run(logits_of, **options):
     return list(denoise(logits_of, Draws(0, [0], 0), config, tokens=N, vocabulary=V, eta=0.2))
 
 
-@pytest.mark.parametrize("schedule", ["paper", "maskgit"])
+@pytest.mark.parametrize("schedule", ["paper", "few_first"])
 def test_each_step_decodes_the_scheduled_number_and_none_returns_to_mask(schedule):
     steps = run(lambda x: torch.zeros(1, N, V), steps=5, schedule=schedule)
     before = torch.zeros(1, N, dtype=torch.bool)
@@ -88,7 +88,7 @@ def test_decoded_tokens_take_the_new_sample_and_maskgit_freezes_them():
     assert set(revised[0][revised[0] != MASK].tolist()) == {1}
     assert set(revised[1][revised[1] != MASK].tolist()) == {2}
     assert (revised[-1] == 2).all()
-    frozen = run(logits_of, steps=4, reverse="maskgit")
+    frozen = run(logits_of, steps=4, reverse="frozen")
     assert int((frozen[-1] == 1).sum()) == decoded_tokens(3, 4, N)
     assert torch.equal(frozen[-1] == 1, frozen[0] == 1)
 
@@ -117,7 +117,7 @@ def test_guidance_is_on_at_one():
     assert guide(conditional, unconditional, 2.0).tolist() == [4.0, -1.0]
 
 
-@pytest.mark.parametrize("schedule", ["paper", "maskgit"])
+@pytest.mark.parametrize("schedule", ["paper", "few_first"])
 @pytest.mark.parametrize("eta", [0.2, 0.0])
 def test_the_d3pm_step_is_the_marginal_of_the_matrices(schedule, eta):
     steps, vocabulary = 4, 3

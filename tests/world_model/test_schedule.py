@@ -11,8 +11,8 @@ from copilot4d.world_model.schedule import (
     gamma,
     kept_fractions,
     mask_rates,
-    masked_tokens,
     noise_rates,
+    scheduled_tokens,
 )
 
 
@@ -20,12 +20,12 @@ def test_decoded_tokens_of_ten_steps_at_the_papers_size():
     tokens = 128 * 128
     printed = [round(100 * decoded_tokens(k, 10, tokens) / tokens, 1) for k in range(9, -1, -1)]
     assert printed == [15.6, 30.9, 45.4, 58.8, 70.7, 80.9, 89.1, 95.1, 98.8, 100.0]
-    maskgit = [round(100 * decoded_tokens(k, 10, tokens, "maskgit") / tokens, 1) for k in range(9, -1, -1)]
+    maskgit = [round(100 * decoded_tokens(k, 10, tokens, "few_first") / tokens, 1) for k in range(9, -1, -1)]
     assert maskgit[:3] == [1.2, 4.9, 10.9]
     assert maskgit[-2:] == [84.4, 100.0]
 
 
-@pytest.mark.parametrize("schedule", ["paper", "maskgit"])
+@pytest.mark.parametrize("schedule", ["paper", "few_first"])
 @pytest.mark.parametrize("steps", [1, 2, 7])
 def test_decoding_never_loses_tokens_and_ends_with_all(schedule, steps):
     counts = [decoded_tokens(k, steps, 37, schedule) for k in range(steps - 1, -1, -1)]
@@ -35,13 +35,13 @@ def test_decoding_never_loses_tokens_and_ends_with_all(schedule, steps):
 
 
 def test_the_ceiling_is_taken_after_the_product():
-    assert masked_tokens(2 / 3, 16384) == 8192  # cos(pi / 3) is a little more than 1/2 in floating point
-    assert masked_tokens(0.5, 10) == 8  # 7.07 up
-    assert masked_tokens(1.0, 10) == 0
+    assert scheduled_tokens(2 / 3, 16384) == 8192  # cos(pi / 3) is a little more than 1/2 in floating point
+    assert scheduled_tokens(0.5, 10) == 8  # 7.07 up
+    assert scheduled_tokens(1.0, 10) == 0
     assert gamma(0.0) == 1.0
 
 
-@pytest.mark.parametrize("schedule", ["paper", "maskgit"])
+@pytest.mark.parametrize("schedule", ["paper", "few_first"])
 def test_mask_rates_multiply_up_to_the_fractions_that_the_sampler_decodes(schedule):
     steps, tokens = 10, 1_000_000
     kept = np.cumprod(1 - mask_rates(steps, schedule))

@@ -61,8 +61,8 @@ class Options:
     """Of the model's random draws: another seed is another future. Baselines draw none."""
     guidance: float = 1.0
     """Strength of classifier-free guidance; baselines ignore it."""
-    steps: int = 10
-    """Sampling steps per frame; baselines ignore it."""
+    sampling_steps: int = 10
+    """Steps of the sampler per frame; baselines ignore it."""
 
 
 def run(options: Options) -> int:
@@ -78,7 +78,7 @@ def run(options: Options) -> int:
     else:
         questions, source = log_questions(dataset, options.frame), str(options.data)
         _fresh_folder(options.out)
-    sampling = Sampling(seed=options.seed, guidance=options.guidance, steps=options.steps)
+    sampling = Sampling(seed=options.seed, guidance=options.guidance, steps=options.sampling_steps)
     answers: list[Answer] = []
     for forecaster in forecasters:
         answers += answer_all(questions, [forecaster], sampling, track)

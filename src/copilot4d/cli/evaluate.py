@@ -80,7 +80,7 @@ def run(options: Options) -> int:
             on_bad_sweep=options.on_bad_sweep,
             seed=options.seed,
             guidance=options.guidance,
-            steps=options.steps,
+            steps=options.sampling_steps,
             futures=options.futures,
             data=f"{dataset.format}: {options.data}",
             resume=partial,

@@ -63,7 +63,7 @@ def run(options: Options) -> int:
     _say_what_is_forecast(options, moment, route)
     tell_limits(forecaster)
     forecast = forecaster.forecast(
-        moment.past, route.world_from_lidar, guidance=options.guidance, steps=options.steps, seed=options.seed,
+        moment.past, route.world_from_lidar, guidance=options.guidance, steps=options.sampling_steps, seed=options.seed,
         futures=options.futures,
     )  # fmt: skip
     check_format(forecast, options.format)
@@ -77,8 +77,8 @@ def run(options: Options) -> int:
         options.out, moment, route, forecast, paths,
         model=forecaster.name, data=str(options.data), setting=options.setting,
         options={
-            "guidance": options.guidance, "steps": options.steps, "seed": options.seed, "futures": options.futures,
-            **forecaster.settings, "format": options.format,
+            "guidance": options.guidance, "steps": options.sampling_steps, "seed": options.seed,
+            "futures": options.futures, **forecaster.settings, "format": options.format,
         },
     )  # fmt: skip
     for path, sweep, timestamp_ns in zip(paths[0], forecast.sweeps, route.timestamps_ns, strict=True):

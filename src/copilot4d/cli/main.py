@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from copilot4d.cli.console import console, errors_console
+from copilot4d.cli.former_names import present_verb, refuse_former_words
 from copilot4d.errors import Copilot4dError, UsageError
 from copilot4d.version import __version__
 
@@ -37,13 +38,6 @@ VERBS: dict[str, Verb] = {
     "view": Verb("view", "ask what if, in the browser: draw the ego's way, watch the futures that follow"),
     "evaluate": Verb("evaluate", "score a model or a baseline on a data set by the field's protocol"),
     "compare": Verb("compare", "put score files side by side in one table"),
-}
-
-FORMER_VERBS = {"train copy-gate": "train depth-selector"}
-FORMER_FLAGS = {
-    "--copy-path": "--depth-selection",
-    "--no-copy-path": "--no-depth-selection",
-    "--second-opinion": "--occupancy",
 }
 
 
@@ -93,8 +87,9 @@ def split_verb(arguments: Sequence[str]) -> tuple[str, list[str]]:
         verb = " ".join(arguments[:words])
         if verb in VERBS:
             return verb, list(arguments[words:])
-        if verb in FORMER_VERBS:
-            raise UsageError(f"`copilot4d {verb}` is called `copilot4d {FORMER_VERBS[verb]}` now")
+        present = present_verb(verb)
+        if present is not None:
+            raise UsageError(f"`copilot4d {verb}` is called `copilot4d {present}` now")
     known = ", ".join(VERBS)
     raise UsageError(f"there is no verb {arguments[0]!r}; the verbs are: {known}. Try: copilot4d --help")
 
@@ -103,10 +98,7 @@ def run_verb(verb: str, arguments: Sequence[str]) -> int:
     """Parse a verb's own options and run it."""
     import tyro
 
-    for argument in arguments:
-        flag = argument.split("=", 1)[0]
-        if flag in FORMER_FLAGS:
-            raise UsageError(f"{flag} is called {FORMER_FLAGS[flag]} now")
+    refuse_former_words(verb, arguments)
     module = importlib.import_module(f"copilot4d.cli.{VERBS[verb].module}")
     options = tyro.cli(module.Options, args=list(arguments), prog=f"copilot4d {verb}")
     return int(module.run(options))

@@ -27,12 +27,12 @@ class ModelOptions:
     """The tokenizer's run or folder, for the run of a world model that does not name its own."""
     guidance: float = 1.0
     """Strength of classifier-free guidance; 0 turns it off."""
-    steps: int = 10
-    """Sampling steps per frame."""
+    sampling_steps: int = 10
+    """Steps of the sampler per frame."""
     seed: int = 0
     """Of the random draws."""
-    schedule: Literal["paper", "maskgit"] | None = None
-    """How many tokens each step decides: paper (many early), maskgit (few early). By default the model's own."""
+    schedule: Literal["paper", "few_first"] | None = None
+    """How many tokens each step decides: paper (many early) or few_first (MaskGIT's). By default the model's own."""
     top_k: int | None = None
     """Draw among so many tokens; 0: among all. By default the model's own."""
     depth_selection: bool = True

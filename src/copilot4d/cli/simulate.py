@@ -15,7 +15,7 @@ from copilot4d.datasets.simulated_generation import Generation, generate, unfini
 class Options:
     """Write simulated drives: streets, traffic that reacts, and what a spinning lidar sees of them.
 
-    Example: copilot4d simulate --out streets --drives 20 --sensor mini32 --seed 1 --workers 2
+    Example: copilot4d simulate --out streets --count 20 --sensor mini32 --seed 1 --workers 2
 
     The same options give the same bytes, with any number of workers. Interrupted, the same command goes on where it
     stopped. Beside each drive, truth.npz says what every point lies on and where everybody was.
@@ -23,7 +23,7 @@ class Options:
 
     out: Path
     """The folder to write into: a data set for every other verb."""
-    drives: int = 10
+    count: int = 10
     """How many drives; each has a street of its own. Asking for more later adds to the folder."""
     sensor: str = "mini32"
     """hdl64 (KITTI-like), hdl32 (nuScenes-like, 20 Hz), vls_pair (Argoverse-2-like), mini32 (light)."""
@@ -42,12 +42,12 @@ class Options:
 def run(options: Options) -> int:
     """Simulate what is missing and say what is there."""
     generation = Generation(
-        drives=options.drives, sensor=options.sensor, seed=options.seed, seconds=options.seconds,
+        count=options.count, sensor=options.sensor, seed=options.seed, seconds=options.seconds,
         rate_hz=options.rate_hz, format=options.format,
     )  # fmt: skip
-    there = generation.drives - len(unfinished(generation, options.out))
+    there = generation.count - len(unfinished(generation, options.out))
     if there:
-        console.print(f"{there} of {generation.drives} drives are there already", highlight=False)
+        console.print(f"{there} of {generation.count} drives are there already", highlight=False)
     folders = generate(generation, options.out, workers=options.workers, track=track)
     console.print(
         f"{len(folders)} drives of {options.seconds:g} s with {options.sensor} in {options.out}", markup=False,

@@ -75,7 +75,7 @@ class Options:
     for the one that comes with the package. By default the one that the model has, if any."""
     top_k: int | None = None
     """Forecasts draw among so many tokens; 0: among all. By default the model's own."""
-    steps: int = 4000
+    updates: int = 4000
     """Updates of the selector."""
     seed: int = 0
     """Of forecasts, rays and updates."""
@@ -105,7 +105,7 @@ def run(options: Options) -> int:
         forecaster = forecaster.with_occupancy(occupancy.to(device))
     began = time.monotonic()
     learned, held_out = collect(options, forecaster)
-    selector = fit(learned, steps=options.steps, seed=options.seed)
+    selector = fit(learned, steps=options.updates, seed=options.seed)
     by_selector = float(costs_of(selector, held_out).mean())
     costs = np.concatenate([frame.costs for frame in held_out])
     rendered, measured = (float(costs[:, CANDIDATES.index(name)].mean()) for name in ("rendered", "recent"))
@@ -188,7 +188,7 @@ def card(options: Options, selector: DepthSelector, rays: int, seconds: float, s
         title=f"{options.model.resolve().name}: depth selector",
         summary="Chooses each ray's depth: rendered, or measured by the past.",
         trained_on=[str(path) for path in options.data],
-        steps=options.steps,
+        steps=options.updates,
         samples=rays,
         training_s=seconds,
         hardware=f"{platform.machine()}, {sys.platform}",

@@ -14,7 +14,7 @@ from copilot4d.training.precision import PrecisionName
 
 C = TypeVar("C")
 PASSED = (
-    "run", "seed", "max_steps", "accumulation", "workers", "device", "precision", "compile", "parallel", "init_from",
+    "run", "seed", "accumulation", "workers", "device", "precision", "compile", "parallel", "init_from",
     "log_every", "save_every", "evaluate_every", "pictures_every", "keep_last", "dry_run",
 )  # fmt: skip
 
@@ -29,7 +29,7 @@ class RunOptions:
     """Sizes and recipe: paper, mini (a 2-core machine), tiny (tests)."""
     config: Path | None = None
     """YAML with changes to the preset's model."""
-    steps: int | None = None
+    updates: int | None = None
     """Updates of the whole schedule, warm-up and cosine; by default the preset's."""
     batch: int | None = None
     """Samples of one update, over all processes."""
@@ -39,7 +39,7 @@ class RunOptions:
     """Also keep a moving average of the weights, and use it for scoring."""
     init_from: Path | None = None
     """Start from the weights of this run or checkpoint."""
-    max_steps: int | None = None
+    max_updates: int | None = None
     """Stop earlier, without changing the schedule."""
     accumulation: int = 1
     """Passes that share one update: less memory."""
@@ -56,15 +56,15 @@ class RunOptions:
     seed: int = 0
     """Of weights, data order, augmentation, noise."""
     log_every: int = 20
-    """Steps between two lines of the log."""
+    """Updates between two lines of the log."""
     save_every: int = 500
-    """Steps between two checkpoints."""
+    """Updates between two checkpoints."""
     keep_last: int = 3
     """Checkpoints that stay, beside the best."""
     evaluate_every: int | None = 500
-    """Steps between two scorings of the held-out data."""
+    """Updates between two scorings of the held-out data."""
     pictures_every: int | None = 500
-    """Steps between two pictures of it."""
+    """Updates between two pictures of it."""
     dry_run: bool = False
     """Only say what the run would cost."""
 
@@ -84,12 +84,14 @@ class Shown:
 def training_config(options: RunOptions, recipe: Recipe) -> TrainingConfig:
     """The preset's recipe with the changes that were asked for."""
     changes: dict[str, Any] = {"ema_decay": options.ema_decay}
-    if options.steps is not None:
-        warmup = min(recipe.warmup_steps, options.steps // 10)
-        changes |= {"warmup_steps": warmup, "cosine_steps": max(1, options.steps - warmup)}
+    if options.updates is not None:
+        warmup = min(recipe.warmup_steps, options.updates // 10)
+        changes |= {"warmup_steps": warmup, "cosine_steps": max(1, options.updates - warmup)}
     changes |= {n: v for n in ("batch", "learning_rate") if (v := getattr(options, n)) is not None}
     return TrainingConfig(
-        recipe=dataclasses.replace(recipe, **changes), **{name: getattr(options, name) for name in PASSED}
+        recipe=dataclasses.replace(recipe, **changes),
+        max_steps=options.max_updates,
+        **{name: getattr(options, name) for name in PASSED},
     )
 
 

@@ -29,7 +29,7 @@ LONGEST_S = 86_400.0
 class Generation:
     """A reproducible set of drives: the i-th is the street of seed * 1,000,000 + i."""
 
-    drives: int
+    count: int
     sensor: str = "mini32"
     seed: int = 0
     seconds: float = 12.0
@@ -38,8 +38,8 @@ class Generation:
 
     def __post_init__(self) -> None:
         sensor = sensor_named(self.sensor)
-        if not 1 <= self.drives <= MOST_DRIVES:
-            raise UsageError(f"--drives must lie between 1 and {MOST_DRIVES}, got {self.drives}")
+        if not 1 <= self.count <= MOST_DRIVES:
+            raise UsageError(f"--count must lie between 1 and {MOST_DRIVES}, got {self.count}")
         if not 0 <= self.seed < 1_000_000:
             raise UsageError(f"--seed must lie between 0 and 999,999, got {self.seed}")
         if not 0 < self.seconds <= LONGEST_S:
@@ -56,7 +56,7 @@ class Generation:
 
     def names(self) -> list[str]:
         """Of all drives, in order."""
-        return [f"{self.drive_seed(i):012d}" for i in range(self.drives)]
+        return [f"{self.drive_seed(i):012d}" for i in range(self.count)]
 
     def drive_seed(self, index: int) -> int:
         """The street of a drive."""
@@ -127,7 +127,7 @@ def _write_one(generation: Generation, out: Path, index: int) -> int:
 def _check_settings(generation: Generation, out: Path) -> None:
     """A folder holds drives of one kind: what a run leaves behind, another may add to but not mix with."""
     wanted = {"simulator_version": SIMULATOR_VERSION, **asdict(generation)}
-    wanted.pop("drives")
+    wanted.pop("count")
     try:
         found = _read_settings(out / SETTINGS)
         if found is None:

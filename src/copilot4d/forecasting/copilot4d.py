@@ -101,7 +101,7 @@ class Copilot4D:
         return replace(self, depth_selector=None, occupancy=None)
 
     def with_sampler(self, **changes: Any) -> Copilot4D:
-        """The same model with other sampling, e.g. schedule="maskgit", top_k=None."""
+        """The same model with other sampling, e.g. schedule="few_first", top_k=None."""
         return replace(self, sampler=replace(self.sampler, **changes))
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from copilot4d.world_model.schedule import masked_tokens
+from copilot4d.world_model.schedule import scheduled_tokens
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def corrupt(tokens: Tensor, draw: NoiseDraw, *, eta: float, mask_token: int) -> 
     permutation, both are random sets of exactly that size.
     """
     n = tokens.shape[-1]
-    masks = torch.tensor([[masked_tokens(u, n) for u in row] for row in draw.u0.tolist()])  # line 4
+    masks = torch.tensor([[scheduled_tokens(u, n) for u in row] for row in draw.u0.tolist()])  # line 4
     noises = torch.round(draw.u1 * eta * (n - masks)).long()  # line 6
     first, last = masks[..., None], (masks + noises)[..., None]
     masked = (draw.rank < first).to(tokens.device)

@@ -159,7 +159,7 @@ def _decode(model: WorldModel, logits_of: Callable[[Tensor], Tensor], draws: Dra
     """Run Algorithm 2 to its end, on maps (R, H, W)."""
     diffusion, (height, width) = model.config.diffusion, model.config.tokens
     if config.reverse is None:
-        config = replace(config, reverse="maskgit" if diffusion.process == "maskgit" else "paper")
+        config = replace(config, reverse="frozen" if diffusion.process == "maskgit" else "paper")
     *_, x = denoise(
         lambda x: logits_of(x.view(-1, height, width)).flatten(1, 2),
         draws,

@@ -25,7 +25,7 @@ from copilot4d.world_model.reverse import (
 )
 from copilot4d.world_model.schedule import Schedule, decoded_tokens
 
-ReverseStep = Literal["paper", "maskgit", "d3pm"]
+ReverseStep = Literal["paper", "frozen", "d3pm"]
 MASK64 = (1 << 64) - 1
 PURPOSE = 0x5A4D504C  # keeps the sampler's random numbers apart from others of the same seed
 
@@ -38,7 +38,7 @@ class SamplerConfig:
     guidance: float = 1.0  # w; 0 turns it off, and 1 does not
     top_k: int | None = 3  # None: all of the vocabulary
     schedule: Schedule = "paper"
-    reverse: ReverseStep | None = None  # None: "maskgit" for a model trained that way, else "paper"
+    reverse: ReverseStep | None = None  # None: "frozen" for a model of the process maskgit, else "paper"
     keep_frames: int | None = None  # how much past stays when the window slides; None: as much as fits
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ def denoise(
             x = pick(reverse_probabilities(_top_k_softmax(logits, config.top_k), x, rates), for_token)
         else:
             sampled = sample_tokens(logits, for_token, config.top_k)  # line 3
-            if config.reverse == "maskgit":
+            if config.reverse == "frozen":
                 sampled = torch.where(x == vocabulary, sampled, x)  # decoded tokens are frozen
             level = confidence(logits, sampled, for_gumbel, k / config.steps)  # line 4
             count = decoded_tokens(k, config.steps, tokens, config.schedule)  # line 6

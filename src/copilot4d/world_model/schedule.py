@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from copilot4d.errors import UsageError
 
 FloatArray = NDArray[np.float64]
-Schedule = Literal["paper", "maskgit"]
+Schedule = Literal["paper", "few_first"]
 
 
 def gamma(u: float) -> float:
@@ -23,12 +23,12 @@ def gamma(u: float) -> float:
     return math.cos(u * math.pi / 2)
 
 
-def masked_tokens(u: float, tokens: int) -> int:
-    """ceil(gamma(u) N), line 4 of Algorithm 1 and line 6 of Algorithm 2.
+def scheduled_tokens(u: float, tokens: int) -> int:
+    """ceil(gamma(u) N): how many are masked in line 4 of Algorithm 1, how many are decoded in line 6 of Algorithm 2.
 
     Rounding before the ceiling keeps exact products exact: gamma(2/3) N is N/2, not N/2 + 1.
 
-    >>> masked_tokens(2 / 3, 16384), masked_tokens(0.0, 10), masked_tokens(1.0, 10)
+    >>> scheduled_tokens(2 / 3, 16384), scheduled_tokens(0.0, 10), scheduled_tokens(1.0, 10)
     (8192, 10, 0)
     """
     return math.ceil(round(gamma(u) * tokens, 6))
@@ -37,17 +37,17 @@ def masked_tokens(u: float, tokens: int) -> int:
 def decoded_tokens(k: int, steps: int, tokens: int, schedule: Schedule = "paper") -> int:
     """M, how many tokens are decoded after step k (k runs K-1 ... 0); all of them at k = 0.
 
-    "paper" is Algorithm 2 as printed, ceil(gamma(k / K) N): many tokens early. "maskgit" leaves floor(gamma(1 - k/K) N)
-    masked: few tokens early.
+    "paper" is Algorithm 2 as printed, ceil(gamma(k / K) N): many tokens early. "few_first", that of MaskGIT, leaves
+    floor(gamma(1 - k/K) N) masked: few tokens early.
 
     >>> [decoded_tokens(k, 4, 100) for k in (3, 2, 1, 0)]
     [39, 71, 93, 100]
-    >>> [decoded_tokens(k, 4, 100, "maskgit") for k in (3, 2, 1, 0)]
+    >>> [decoded_tokens(k, 4, 100, "few_first") for k in (3, 2, 1, 0)]
     [8, 30, 62, 100]
     """
     if schedule == "paper":
-        return masked_tokens(k / steps, tokens)
-    if schedule == "maskgit":
+        return scheduled_tokens(k / steps, tokens)
+    if schedule == "few_first":
         return tokens - math.floor(round(gamma(1 - k / steps) * tokens, 6))
     raise UsageError(f"--schedule is one of {', '.join(get_args(Schedule))}, got {schedule!r}")
 
@@ -59,7 +59,7 @@ def kept_fractions(steps: int, schedule: Schedule = "paper") -> FloatArray:
     """
     if schedule == "paper":
         return np.array([gamma(k / steps) for k in range(steps)] + [0.0])
-    if schedule == "maskgit":
+    if schedule == "few_first":
         return np.array([1.0] + [1 - gamma(1 - k / steps) for k in range(1, steps)] + [0.0])
     raise UsageError(f"--schedule is one of {', '.join(get_args(Schedule))}, got {schedule!r}")
 

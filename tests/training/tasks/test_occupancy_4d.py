@@ -237,9 +237,10 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verbs")
     for name in ("a", "b"):
         write_folder(make_drive(26, rings=12, azimuths=60, name=name), folder / "data" / name)
-    words = ["train", "occupancy-4d", "--preset", "tiny", "--data", folder / "data", "--run", folder / "run", "--steps",
-             4, "--held-out", "b", "--held-out-clips", 2, "--evaluate-every", 2, "--pictures-every", 4, "--workers", 0,
-             "--rays-per-frame", 40, "--precision", "fp32", "--log-every", 2, "--settings", "1s"]  # fmt: skip
+    words = ["train", "occupancy-4d", "--preset", "tiny", "--data", folder / "data", "--run", folder / "run",
+             "--updates", 4, "--held-out", "b", "--held-out-clips", 2, "--evaluate-every", 2, "--pictures-every", 4,
+             "--workers", 0, "--rays-per-frame", 40, "--precision", "fp32", "--log-every", 2,
+             "--settings", "1s"]  # fmt: skip
     assert main([str(w) for w in words]) == 0
     return folder
 

@@ -114,9 +114,9 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verbs")
     for name in ("a", "b"):
         write_folder(make_drive(3, rings=12, azimuths=60, name=name), folder / "data" / name)
-    words = ["train", "tokenizer", "--preset", "tiny", "--data", folder / "data", "--run", folder / "run", "--steps", 4,
-             "--held-out", "b", "--held-out-sweeps", 1, "--evaluate-every", 2, "--pictures-every", 4, "--workers", 0,
-             "--rays-per-sweep", 40, "--precision", "fp32", "--log-every", 2]  # fmt: skip
+    words = ["train", "tokenizer", "--preset", "tiny", "--data", folder / "data", "--run", folder / "run",
+             "--updates", 4, "--held-out", "b", "--held-out-sweeps", 1, "--evaluate-every", 2, "--pictures-every", 4,
+             "--workers", 0, "--rays-per-sweep", 40, "--precision", "fp32", "--log-every", 2]  # fmt: skip
     assert main([str(w) for w in words]) == 0
     return folder
 
