@@ -183,6 +183,10 @@ def test_each_reference_tells_its_own_mean(drive):
     assert len({r.chamfer_roi for r in found}) == 4
     weighted = sum(r.frames * r.chamfer_roi for r in found) / scores.frames_scored
     assert weighted == pytest.approx(scores.metrics["chamfer_roi"])
+    for k, horizon in enumerate(scores.per_horizon):
+        ahead = [r.chamfer_roi_ahead[k] for r in found if len(r.chamfer_roi_ahead) > k]
+        assert len(ahead) == horizon.frames_scored
+        assert np.mean(ahead) == pytest.approx(horizon.metrics["chamfer_roi"])
 
 
 def test_each_sweep_is_read_once(drive):

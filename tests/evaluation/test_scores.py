@@ -22,7 +22,7 @@ def scores(**changes: object) -> ScoreFile:
         "setting": "1s", "frames_scored": 5, "frames_not_scored": 1, "metrics": metrics, "seconds": 2.5,
         "drives": ["toy"],
         "per_horizon": [HorizonScore(horizon=1, seconds_ahead=0.2, frames_scored=5, metrics=metrics)],
-        "by_reference": [ReferenceScore(drive="toy", reference_ns=7, frames=5, chamfer_roi=0.2)],
+        "by_reference": [ReferenceScore(drive="toy", reference_ns=7, frames=5, chamfer_roi=0.2, chamfer_roi_ahead=[0.1, 0.3])],
         "skipped": [SkippedSweep(drive="toy", frame=3, message="broken", references=[1, 2])],
         "pooled": {"roi_l1_median": 0.1, "roi_absrel_median": 0.01}, "protocol_rules": Protocol().rules,
         "frames_hash": "abc", "not_scored_because": {"no future": 1}, "options": {"seed": 0},
@@ -42,6 +42,23 @@ def test_the_file_has_the_documented_fields(tmp_path):
                  "metrics", "per_horizon", "seconds"):  # fmt: skip
         assert name in content
     assert set(content["metrics"]) == set(METRICS) == set(content["per_horizon"][0]["metrics"])
+
+
+def test_a_file_of_version_0_1_knows_no_single_frames(tmp_path):
+    path = scores().write(tmp_path / "s.json")
+    content = json.loads(path.read_text())
+    del content["by_reference"][0]["chamfer_roi_ahead"]
+    path.write_text(json.dumps(content))
+    assert ScoreFile.read(path).by_reference[0].chamfer_roi_ahead == []
+
+
+def test_a_frame_without_a_score_is_null(tmp_path):
+    reference = ReferenceScore(
+        drive="toy", reference_ns=7, frames=1, chamfer_roi=0.3, chamfer_roi_ahead=[math.nan, 0.3]
+    )
+    path = scores(by_reference=[reference]).write(tmp_path / "s.json")
+    assert json.loads(path.read_text())["by_reference"][0]["chamfer_roi_ahead"] == [None, 0.3]
+    assert math.isnan(ScoreFile.read(path).by_reference[0].chamfer_roi_ahead[0])
 
 
 def test_what_does_not_exist_is_null_and_infinity_survives(tmp_path):
@@ -74,6 +91,14 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         ({"per_horizon": [{"horizon": 1}]}, r"per_horizon\[0\]"),
         ({"by_reference": [{"drive": "toy"}]}, r"by_reference\[0\]"),
         ({"by_reference": [{"drive": "toy", "reference_ns": 1, "frames": 1, "chamfer_roi": "x"}]}, "chamfer_roi"),
+        (
+            {
+                "by_reference": [
+                    {"drive": "toy", "reference_ns": 1, "frames": 1, "chamfer_roi": 1.0, "chamfer_roi_ahead": ["x"]}
+                ]
+            },
+            "chamfer_roi_ahead",
+        ),
         ({"skipped": ["x"]}, r"skipped\[0\]"),
         ({"pooled": {"roi_l1_median": "much"}}, r"pooled\.roi_l1_median"),
     ],

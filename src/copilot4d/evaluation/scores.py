@@ -37,6 +37,7 @@ class ReferenceScore:
     reference_ns: int
     frames: int  # scored
     chamfer_roi: float
+    chamfer_roi_ahead: list[float] = field(default_factory=list)  # of each future frame, the first first; NaN: no score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,8 +201,12 @@ def _horizon(path: str | Path, index: int, entry: Any) -> HorizonScore:
 
 def _reference(path: str | Path, index: int, entry: Any) -> ReferenceScore:
     name = f"by_reference[{index}]"
-    if isinstance(entry, dict) and "chamfer_roi" in entry:  # null stands for NaN (parity mode)
-        entry = {**entry, "chamfer_roi": _number(path, f"{name}.chamfer_roi", entry["chamfer_roi"])}
+    if isinstance(entry, dict) and "chamfer_roi" in entry:  # null stands for NaN
+        ahead = entry.get("chamfer_roi_ahead", [])  # absent in files of version 0.1
+        if isinstance(ahead, list):
+            ahead = [_number(path, f"{name}.chamfer_roi_ahead[{i}]", value) for i, value in enumerate(ahead)]
+        value = _number(path, f"{name}.chamfer_roi", entry["chamfer_roi"])
+        entry = {**entry, "chamfer_roi": value, "chamfer_roi_ahead": ahead}
     _check_record(path, name, entry, ReferenceScore)
     return ReferenceScore(**entry)
 

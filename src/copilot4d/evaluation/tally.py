@@ -26,6 +26,7 @@ class Tally:
         self._scores: dict[int, list[FrameScore]] = defaultdict(list)  # by horizon
         self._seconds_ahead: dict[int, list[float]] = defaultdict(list)
         self._references: dict[tuple[str, int], list[float]] = defaultdict(list)  # ROI Chamfer of each one's frames
+        self._horizons: dict[tuple[str, int], list[int]] = defaultdict(list)  # which frames these are
         self._reasons: Counter[str] = Counter()
         self._frames: list[str] = []
         self._l1, self._absrel = PooledMedian(), PooledMedian()
@@ -42,6 +43,7 @@ class Tally:
         self._scores[horizon].append(detailed.score)
         self._seconds_ahead[horizon].append((future_ns - reference_ns) * 1e-9)
         self._references[drive, reference_ns].append(detailed.score.chamfer_roi)
+        self._horizons[drive, reference_ns].append(horizon)
         self._frames.append(f"{drive} {reference_ns} {future_ns} {truth}\n")
         self._l1.add(detailed.roi_l1[np.isfinite(detailed.roi_l1)])
         self._absrel.add(detailed.roi_absrel[np.isfinite(detailed.roi_absrel)])
@@ -87,8 +89,12 @@ class Tally:
             references=len(self._references),
             by_reference=[
                 ReferenceScore(
-                    drive=drive, reference_ns=time_ns, frames=len(values), chamfer_roi=float(np.mean(values))
-                )
+                    drive=drive,
+                    reference_ns=time_ns,
+                    frames=len(values),
+                    chamfer_roi=float(np.mean(values)),
+                    chamfer_roi_ahead=self._ahead(drive, time_ns),
+                )  # fmt: skip
                 for (drive, time_ns), values in sorted(self._references.items())
             ],
             seconds_forecasting=self.seconds_forecasting,
@@ -104,6 +110,7 @@ class Tally:
             "scores": [[horizon, list(s.as_dict().values())] for horizon, row in self._scores.items() for s in row],
             "seconds_ahead": [[horizon, s] for horizon, row in self._seconds_ahead.items() for s in row],
             "references": [[*key, values] for key, values in sorted(self._references.items())],
+            "horizons": [[*key, values] for key, values in sorted(self._horizons.items())],
             "reasons": dict(self._reasons),
             "frames": self._frames,
             "seconds_forecasting": self.seconds_forecasting,
@@ -122,12 +129,20 @@ class Tally:
             restored._seconds_ahead[int(horizon)].append(float(seconds))
         for drive, reference_ns, values in plain["references"]:
             restored._references[str(drive), int(reference_ns)] = [float(value) for value in values]
+        for drive, reference_ns, horizons in plain["horizons"]:
+            restored._horizons[str(drive), int(reference_ns)] = [int(horizon) for horizon in horizons]
         restored._reasons = Counter({str(reason): int(count) for reason, count in plain["reasons"].items()})
         restored._several = [several_from_plain(values) for values in plain["several"]]
         restored._frames = [str(line) for line in plain["frames"]]
         restored.seconds_forecasting = float(plain["seconds_forecasting"])
         restored._l1.counts, restored._absrel.counts = l1_counts.copy(), absrel_counts.copy()
         self.__dict__.update(restored.__dict__)
+
+    def _ahead(self, drive: str, reference_ns: int) -> list[float]:
+        """ROI Chamfer of each future frame of a reference; NaN for a frame between others that has no score."""
+        key = drive, reference_ns
+        known = dict(zip(self._horizons[key], self._references[key], strict=True))
+        return [known.get(k, float("nan")) for k in range(1, max(known, default=0) + 1)]
 
     def _means(self, scores: Sequence[FrameScore]) -> dict[str, float]:
         return {metric: self._mean(metric, scores) for metric in METRICS}
