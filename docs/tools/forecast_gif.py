@@ -51,7 +51,7 @@ def film(clip: Clip, predicted: Sequence[Sweep], model: str) -> Iterator[Image]:
         right, words = (
             (truth, f"past, given to {model}") if step < 0 else (predicted[step], f"{model} predicts {ahead}")
         )
-        left_words = f"recorded {ahead}" if step >= 0 else f"past {ahead}"
+        left_words = f"recorded {ahead}" if step >= 0 else ("now" if truth.timestamp_ns == now_ns else f"past {ahead}")
         yield panel([[Cell(_above(truth), left_words), Cell(_above(right), words)]])
 
 

@@ -22,7 +22,9 @@ def scores(**changes: object) -> ScoreFile:
         "setting": "1s", "frames_scored": 5, "frames_not_scored": 1, "metrics": metrics, "seconds": 2.5,
         "drives": ["toy"],
         "per_horizon": [HorizonScore(horizon=1, seconds_ahead=0.2, frames_scored=5, metrics=metrics)],
-        "by_reference": [ReferenceScore(drive="toy", reference_ns=7, frames=5, chamfer_roi=0.2, chamfer_roi_ahead=[0.1, 0.3])],
+        "by_reference": [
+            ReferenceScore(drive="toy", reference_ns=7, frames=5, chamfer_roi=0.2, chamfer_roi_ahead=[0.1, 0.3])
+        ],
         "skipped": [SkippedSweep(drive="toy", frame=3, message="broken", references=[1, 2])],
         "pooled": {"roi_l1_median": 0.1, "roi_absrel_median": 0.01}, "protocol_rules": Protocol().rules,
         "frames_hash": "abc", "not_scored_because": {"no future": 1}, "options": {"seed": 0},

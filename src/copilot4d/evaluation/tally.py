@@ -94,7 +94,7 @@ class Tally:
                     frames=len(values),
                     chamfer_roi=float(np.mean(values)),
                     chamfer_roi_ahead=self._ahead(drive, time_ns),
-                )  # fmt: skip
+                )
                 for (drive, time_ns), values in sorted(self._references.items())
             ],
             seconds_forecasting=self.seconds_forecasting,
