@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -96,3 +97,31 @@ def test_no_import_cycles():
 
 def test_the_levels_of_the_table_have_no_circles():
     TopologicalSorter(ALLOWED).prepare()
+
+
+# Flags belong to the command line: layers below name keys, and `cli/flags.py` adds the flag where a verb has one.
+FLAG = re.compile(r"(?<![\w-])--[a-z{]")
+MAY_NAME_FLAGS = (
+    "cli.", "doctor.", "tokens.", "training.tasks.world_model.", "world_model.actions.", "world_model.model.",
+    "world_model.objectives.", "world_model.unet.",
+)  # fmt: skip
+
+
+def flags_in(file: Path) -> list[str]:
+    """Lines of a file whose texts, f-strings and docstrings included, name a command-line flag."""
+    nodes = ast.walk(ast.parse(file.read_text()))
+    texts = (n for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    return [f"{file.relative_to(SOURCE)}:{n.lineno}: {n.value.strip()[:80]}" for n in texts if FLAG.search(n.value)]
+
+
+def test_layers_below_the_command_line_know_no_flag():
+    found = [line for name, file in modules().items() if not f"{name}.".startswith(MAY_NAME_FLAGS)
+             for line in flags_in(file)]  # fmt: skip
+    assert not found, "name the key, not the flag (see cli/flags.py):\n" + "\n".join(found)
+
+
+def test_a_flag_is_found_in_plain_and_in_filled_texts(tmp_path):
+    file = SOURCE / "cli" / "flags.py"
+    assert any("--estimate-poses" in line for line in flags_in(file))
+    assert all(FLAG.search(text) for text in ("--eta must", "(--eta", "look at --{name}"))
+    assert not any(FLAG.search(text) for text in ("a--b", "a -- b", "---", "-e"))

@@ -51,14 +51,14 @@ class DataError(Copilot4dError):
         return (_rebuild_data_error, (self.path, self.field, self.expected, self.found, self.remedy))
 
 
-def check_range(option: str, value: float | Sequence[float], low: float, high: float) -> None:
-    """UsageError that names the option where a number, or one of several, does not lie in [low, high]; NaN never does.
+def check_range(key: str, value: float | Sequence[float], low: float, high: float) -> None:
+    """UsageError that names the key where a number, or one of several, does not lie in [low, high]; NaN never does.
 
-    >>> check_range("--codebook.codes", 1024, 1, 2**17)
+    >>> check_range("tokenizer.codebook.codes", 1024, 1, 2**17)
     """
     for number in value if isinstance(value, Sequence) else (value,):
         if not low <= number <= high:
-            raise UsageError(f"{option} must lie in [{low:g}, {high:g}], got {str(number)[:60]}")
+            raise UsageError(f"{key} must lie in [{low:g}, {high:g}], got {str(number)[:60]}")
 
 
 def _rebuild_data_error(path: Path, field: str, expected: str, found: str, remedy: str) -> DataError:

@@ -73,5 +73,5 @@ PRESETS = {"paper": paper, "mini": mini, "tiny": tiny}
 def preset(name: str) -> ModelConfig:
     """A preset by its name."""
     if name not in PRESETS:
-        raise UsageError(f"--preset is one of {', '.join(PRESETS)}, got {name!r}")
+        raise UsageError(f"`preset` is one of {', '.join(PRESETS)}, got {name!r}")
     return PRESETS[name]()

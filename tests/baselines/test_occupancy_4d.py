@@ -263,11 +263,11 @@ def test_the_mini_presets_region_and_voxels_are_those_of_the_mini_tokenizer():
         ({"fold": 0}, "at least 1"),
         ({"grid": VoxelGrid.from_bounds((-1, -1, -1), (1, 1, 1), shape=(30, 30, 4))}, r"must divide by .* = 4"),
         ({"depth": "mode"}, "expected, normalised, median"),
-        ({"min_opacity": 0.0}, "--min-opacity"),
+        ({"min_opacity": 0.0}, "occupancy_4d.min_opacity"),
     ],
 )
 def test_configurations_that_do_not_fit_are_refused(change, message):
     with pytest.raises(UsageError, match=message):
         Occupancy4dConfig(**{**vars(TINY), **change})
-    with pytest.raises(UsageError, match="--preset"):
+    with pytest.raises(UsageError, match="`preset`"):
         occupancy_4d_preset("huge")

@@ -45,7 +45,7 @@ def verb_that_raises(monkeypatch):
         def run(options: object) -> int:
             raise error
 
-        module.Options = types.SimpleNamespace  # type: ignore[attr-defined]
+        module.Options = dataclasses.make_dataclass("Options", [])  # type: ignore[attr-defined]
         module.run = run  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "copilot4d.cli.breaks", module)
         monkeypatch.setitem(cli.VERBS, "breaks", cli.Verb("breaks", "raises"))

@@ -128,7 +128,7 @@ def test_units_are_those_of_the_mounting_too(tmp_path):
 def test_no_poses(tmp_path):
     write_folder(small_drive(), tmp_path / "a")
     (tmp_path / "a" / "poses.txt").unlink()
-    with pytest.raises(DataError, match=r"copilot4d doctor --estimate-poses .*a"):
+    with pytest.raises(DataError, match=r"write_estimated_poses` .*a"):
         open_dataset(tmp_path / "a")
     dataset = open_dataset(tmp_path / "a", require_poses=False)
     assert not dataset.has_poses("a")
@@ -142,7 +142,9 @@ def test_one_drive_without_poses_does_not_block_the_others(tmp_path):
     dataset = open_dataset(tmp_path)
     assert (dataset.names, dataset.names_without_poses) == (("a", "b"), ("b",))
     check_same(dataset.select(["a"])["a"], small_drive(name="a"))
-    with pytest.raises(DataError, match=r"b: poses: expected the pose file poses\.txt, found none.*--estimate-poses"):
+    with pytest.raises(
+        DataError, match=r"b: poses: expected the pose file poses\.txt, found none.*write_estimated_poses"
+    ):
         dataset["b"]
     np.testing.assert_array_equal(open_dataset(tmp_path, require_poses=False)["b"].world_from_lidar, se3.identity((4,)))
     (tmp_path / "a" / "poses.txt").unlink()

@@ -106,7 +106,7 @@ def test_poses_beside_the_sweeps(tree, drive):
 
 def test_no_poses(tree):
     (tree / "poses" / "08.txt").unlink()
-    with pytest.raises(DataError, match="copilot4d doctor --estimate-poses"):
+    with pytest.raises(DataError, match="write_estimated_poses"):
         open_dataset(tree)["08"]
     dataset = open_dataset(tree, require_poses=False)
     assert not dataset.has_poses("08")

@@ -106,7 +106,7 @@ def test_times_fall_back(tree, folder):
 
 def test_no_oxts(tree, folder):
     shutil.rmtree(folder / "oxts" / "data")
-    with pytest.raises(DataError, match="copilot4d doctor --estimate-poses"):
+    with pytest.raises(DataError, match="write_estimated_poses"):
         open_dataset(tree)[NAME]
     dataset = open_dataset(tree, require_poses=False)
     assert not dataset.has_poses(NAME)

@@ -155,14 +155,14 @@ def test_any_number_of_workers_writes_the_same_bytes(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"count": 0}, "--count"), ({"sensor": "hdl65"}, "hdl65"), ({"seed": -1}, "--seed"),
-        ({"seconds": -2.0}, "--seconds"), ({"rate_hz": 11.0}, "--rate-hz"),
-        ({"seconds": float("inf")}, "--seconds"), ({"seconds": float("nan")}, "--seconds"),
-        ({"seconds": 0.09}, "--seconds 0.09 holds no sweep at 10 Hz"), ({"seconds": 1.9, "rate_hz": 0.5}, "at 0.5 Hz"),
+        ({"count": 0}, "`count`"), ({"sensor": "hdl65"}, "hdl65"), ({"seed": -1}, "`seed`"),
+        ({"seconds": -2.0}, "`seconds`"), ({"rate_hz": 11.0}, "`rate_hz`"),
+        ({"seconds": float("inf")}, "`seconds`"), ({"seconds": float("nan")}, "`seconds`"),
+        ({"seconds": 0.09}, "`seconds` 0.09 holds no sweep at 10 Hz"), ({"seconds": 1.9, "rate_hz": 0.5}, "at 0.5 Hz"),
         ({"sensor": "vls_pair", "format": "kitti"}, "two lidars"),
     ],
 )  # fmt: skip
-def test_bad_settings_are_refused_with_the_flag_in_the_message(options, message):
+def test_bad_settings_are_refused_with_the_name_in_the_message(options, message):
     with pytest.raises(UsageError, match=message):
         Generation(**{"count": 1, **options})
 
@@ -175,7 +175,7 @@ def test_a_folder_of_other_settings_is_not_mixed_with(tmp_path):
     (tmp_path / "taken" / "thesis.tex").write_text("important")
     with pytest.raises(UsageError, match="something else"):
         generate(Generation(count=1, seconds=0.2), tmp_path / "taken")
-    with pytest.raises(UsageError, match="--workers"):
+    with pytest.raises(UsageError, match="`workers`"):
         generate(Generation(count=1, seconds=0.2), tmp_path / "out", workers=0)
 
 

@@ -32,7 +32,7 @@ def test_drives_without_a_common_horizon_are_refused():
     fast, slow = at_rate(drive, 0.1), at_rate(drive, 0.5)
     message = (
         r"drive a are 0\.2 s apart \(5 to forecast\), those of drive b 0\.5 s \(2 to forecast\).*"
-        "apart, with --drives a and with --drives b"
+        "apart, drive a and drive b"
     )
     for dataset in ({"a": fast, "b": slow}, {"b": slow, "a": fast}):
         with pytest.raises(ProtocolError, match=message):

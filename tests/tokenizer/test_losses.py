@@ -82,5 +82,5 @@ def test_gradients_by_finite_differences():
 def test_unknown_norms_and_negative_weights_are_refused():
     with pytest.raises(UsageError, match="squared, absolute"):
         LossConfig(concentration_norm="cubed")
-    with pytest.raises(UsageError, match=r"--losses\.depth"):
+    with pytest.raises(UsageError, match=r"tokenizer\.losses\.depth"):
         LossConfig(depth=-1.0)

@@ -118,7 +118,7 @@ def test_the_mask_holds_improbable_cells_where_no_noise_would():
     assert ray_mask(logits, quiet, None).flatten().tolist() == [False, True, True, True]
     held = torch.tensor([True, False, False, False]).view(1, 1, 1, 4)
     assert ray_mask(logits, quiet, None, held).flatten().tolist() == [True, True, True, True]
-    with pytest.raises(UsageError, match=r"--skipping\.mask-threshold"):
+    with pytest.raises(UsageError, match=r"tokenizer\.skipping\.mask_threshold"):
         SkippingConfig(mask_threshold=1.0)
 
 

@@ -126,9 +126,9 @@ def test_tokens_that_cannot_be_decoded_are_refused(tokens, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"mode": "fast"}, "--mode is one of"),
-        ({"skipping": SkippingConfig(pool=3)}, "--skipping.pool"),
-        ({"backbone": BackboneConfig(patch=5)}, "--backbone.patch"),
+        ({"mode": "fast"}, "tokenizer.mode is one of"),
+        ({"skipping": SkippingConfig(pool=3)}, "tokenizer.skipping.pool"),
+        ({"backbone": BackboneConfig(patch=5)}, "tokenizer.backbone.patch"),
         ({"grid": VoxelGrid.from_bounds((-1, -1, -1), (1, 1, 1), (12, 8, 4))}, "must divide"),
     ],
 )
@@ -137,7 +137,7 @@ def test_configurations_that_cannot_be_are_refused(change, message):
         dataclasses.replace(TokenizerConfig(), **change)
     with pytest.raises(UsageError, match="heads"):
         BackboneConfig(heads=(3, 16))
-    with pytest.raises(UsageError, match="--codebook"):
+    with pytest.raises(UsageError, match=r"tokenizer\.codebook"):
         CodebookConfig(codes=0)
 
 

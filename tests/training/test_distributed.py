@@ -223,5 +223,5 @@ def test_alone_the_world_is_itself():
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:x", "cpu:0x", "mps"])
 def test_unknown_devices(name):
-    with pytest.raises(UsageError, match="--device"):
+    with pytest.raises(UsageError, match="`device`"):
         choose_device(name)

@@ -58,7 +58,7 @@ def test_a_bad_gradient_under_a_finite_loss_is_found_too(value, tmp_path):
 
 
 def test_a_dead_worker_is_told_and_the_checkpoint_is_intact(tmp_path):
-    with pytest.raises(TrainingError, match=r"loader worker died.*--workers"):
+    with pytest.raises(TrainingError, match=r"loader worker died.*training.workers"):
         train(ToyTask(die=6), toy_config(tmp_path, workers=1, save_every=2, keep_last=9))
     assert CheckpointStore(folder=tmp_path / "checkpoints").newest().step in (2, 4)
 
@@ -145,7 +145,7 @@ def test_out_of_memory_says_what_to_change(tmp_path):
                 torch.empty(2**58)
             return super().loss(model, batch, counter)
 
-    with pytest.raises(TrainingError, match=r"step 1: out of memory.*double --accumulation \(now 2; 4 samples"):
+    with pytest.raises(TrainingError, match=r"step 1: out of memory.*double training.accumulation \(now 2; 4 samples"):
         train(Hungry(), toy_config(tmp_path, accumulation=2))
 
 

@@ -225,7 +225,7 @@ def test_a_dry_run_writes_nothing_and_tells_the_cost(tmp_path):
 
 
 def test_the_batch_must_divide(tmp_path):
-    with pytest.raises(UsageError, match="ranks x --accumulation = 1 x 3"):
+    with pytest.raises(UsageError, match=r"ranks x training\.accumulation = 1 x 3"):
         train(ToyTask(), toy_config(tmp_path, accumulation=3))
 
 

@@ -77,7 +77,7 @@ def test_bf16_where_it_kills_is_refused_with_the_reason(monkeypatch, tmp_path):
     monkeypatch.setattr(
         precision, "run_probe", lambda device: Probe(works=False, speedup=0.0, detail="it kills (SIGILL)")
     )
-    with pytest.raises(UsageError, match=r"--precision bf16 does not work.*SIGILL"):
+    with pytest.raises(UsageError, match=r"training.precision bf16 does not work.*SIGILL"):
         choose_precision("bf16", CPU, cache=tmp_path / "c.json")
     with pytest.raises(UsageError, match="fp16"):
         choose_precision("fp16", CPU)

@@ -206,7 +206,7 @@ def test_the_cache_has_one_entry_per_temporal_block():
         (lambda: DiffusionConfig(eta=20), "--eta"),
         (lambda: DiffusionConfig(joint_probability=0.6), "more than 1"),
         (lambda: DiffusionConfig(label_smoothing=1), "--label-smoothing"),
-        (lambda: presets.preset("huge"), "--preset"),
+        (lambda: presets.preset("huge"), "`preset` is"),
         (lambda: small_model()(torch.zeros(1, 5, 8, 8).long(), Actions.null(1, 5)), "clips of 4 frames"),
         (lambda: small_model()(torch.zeros(1, 2, 8, 9).long(), Actions.null(1, 2)), "tokens must be"),
         (lambda: small_model()(torch.zeros(1, 2, 8, 8).long(), Actions.null(1, 3)), "one action per frame"),

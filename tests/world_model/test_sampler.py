@@ -157,12 +157,12 @@ def test_random_numbers_depend_on_seed_future_frame_and_step_each():
 @pytest.mark.parametrize(
     ("options", "flag"),
     [
-        ({"steps": 0}, "--steps"),
-        ({"top_k": 0}, "--top-k"),
-        ({"guidance": float("nan")}, "--guidance"),
-        ({"schedule": "x"}, "--schedule"),
-        ({"reverse": "x"}, "--reverse"),
-        ({"keep_frames": 0}, "--keep-frames"),
+        ({"steps": 0}, "sampler.steps"),
+        ({"top_k": 0}, "sampler.top_k"),
+        ({"guidance": float("nan")}, "sampler.guidance"),
+        ({"schedule": "x"}, "sampler.schedule"),
+        ({"reverse": "x"}, "sampler.reverse"),
+        ({"keep_frames": 0}, "sampler.keep_frames"),
     ],
 )
 def test_wrong_options_are_refused_by_their_flag(options, flag):

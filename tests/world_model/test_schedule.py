@@ -60,9 +60,9 @@ def test_noise_rates_grow_to_eta_linearly():
 
 
 def test_unknown_names_and_shares_are_refused():
-    with pytest.raises(UsageError, match="--schedule"):
+    with pytest.raises(UsageError, match=r"sampler\.schedule"):
         decoded_tokens(1, 2, 3, "linear")
-    with pytest.raises(UsageError, match="--schedule"):
+    with pytest.raises(UsageError, match=r"sampler\.schedule"):
         kept_fractions(3, "linear")
-    with pytest.raises(UsageError, match="--eta"):
+    with pytest.raises(UsageError, match=r"world_model\.diffusion\.eta"):
         noise_rates(3, 20)

@@ -232,6 +232,6 @@ class CheckpointStore:
             free = shutil.disk_usage(self.folder).free
             return TrainingError(
                 f"{final}: the disk is full: a checkpoint needs {needed / 1e6:.0f} MB, {free / 1e6:.0f} MB are free; "
-                f"{last}. Make room (or lower --keep-last) and start the same command again to go on from there"
+                f"{last}. Make room (or lower training.keep_last) and start the same command again to go on from there"
             )
         return TrainingError(f"{final}: the checkpoint could not be written ({error}); {last}")

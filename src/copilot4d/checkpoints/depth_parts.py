@@ -81,7 +81,7 @@ def with_present_names(config: Mapping[str, Any]) -> dict[str, Any]:
 def save_occupancy(
     folder: str | Path, network: Occupancy4d, card: ModelCard, *, dtype: torch.dtype = torch.float32
 ) -> None:
-    """Write the occupancy network of a depth selector, as `copilot4d export --occupancy-4d` does."""
+    """Write the occupancy network of a depth selector, as `copilot4d export` does."""
     save_pretrained(
         folder, network, kind=OCCUPANCY_4D, config=to_mapping(network.config), card=card, dtype=dtype
     )  # fmt: skip

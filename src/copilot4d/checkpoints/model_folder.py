@@ -121,7 +121,7 @@ def tokenizer_of_run(folder: Path) -> Path | None:
         path = json.loads(note.read_text(encoding="utf-8"))["tokenizer"]
         return run / str(path)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(note, "tokenizer", expected="a path", found=str(error), remedy="give --tokenizer") from error
+        raise DataError(note, "tokenizer", expected="a path", found=str(error), remedy="give `tokenizer`") from error
 
 
 def run_of(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import tyro
 
 from copilot4d.cli.console import console, next_step, track
+from copilot4d.cli.flags import with_flags
 from copilot4d.cli.outputs import check_output_file, check_output_folder
 from copilot4d.doctor import Report, examine
 from copilot4d.errors import UsageError
@@ -63,6 +65,8 @@ def run(options: Options) -> int:
         every_sweep=options.all,
         track=track,
     )
+    told = [dataclasses.replace(finding, remedy=with_flags(finding.remedy, Options)) for finding in report.findings]
+    report = dataclasses.replace(report, findings=tuple(told))
     show(report)
     if options.html is not None:
         from copilot4d.doctor.html import write_page

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from copilot4d.cli.console import console, errors_console
+from copilot4d.cli.flags import with_flags
 from copilot4d.cli.former_names import present_verb, refuse_former_words
 from copilot4d.errors import Copilot4dError, UsageError
 from copilot4d.version import __version__
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments[0] in ("-V", "--version"):
         console.print(f"copilot4d {__version__}", highlight=False)
         return 0
+    verb: str | None = None
     try:
         if arguments[0] in ("--tyro-print-completion", "--tyro-write-completion"):
             from copilot4d.cli.completion import print_completion  # imports every verb
@@ -62,7 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Copilot4dError as error:
         if debug:
             raise
-        errors_console.print(f"copilot4d: {error}", style="red", markup=False, highlight=False)
+        errors_console.print(
+            f"copilot4d: {with_flags(str(error), _options_of(verb))}", style="red", markup=False, highlight=False
+        )
         return 2 if isinstance(error, UsageError) else 1
     except OSError as error:  # a full disk, a path that may not be written
         if debug:
@@ -74,6 +78,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         errors_console.print("copilot4d: interrupted; what was already written is kept", markup=False)
         return 130
+
+
+def _options_of(verb: str | None) -> type | None:
+    """The options of a verb whose module was imported; None before that."""
+    module = None if verb is None else sys.modules.get(f"copilot4d.cli.{VERBS[verb].module}")
+    return None if module is None else module.Options
 
 
 def _about(error: OSError) -> str:

@@ -139,7 +139,7 @@ def _no_poses(drive: _DriveFolder) -> DataError:
     expected = f"the pose file {drive.config.poses or ' or '.join(POSE_FILES[:3])}"
     return DataError(
         drive.folder, "poses", expected=expected, found="none",
-        remedy=f"add it, or estimate the poses from the sweeps: copilot4d doctor --estimate-poses {drive.folder}",
+        remedy=f"add it, or estimate poses: `copilot4d.doctor.write_estimated_poses` {drive.folder}",
     )  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def _open_drive(name: str, *, sequences: dict[str, Path], require_poses: bool) -
     elif require_poses:
         raise DataError(
             folder, "poses", expected=f"poses.txt here or poses/{name}.txt beside sequences/", found="neither",
-            remedy=f"copy the poses there, or estimate them: copilot4d doctor --estimate-poses {folder}",
+            remedy=f"copy the poses there, or estimate them: `copilot4d.doctor.write_estimated_poses` {folder}",
         )  # fmt: skip
     else:
         world_from_lidar = se3.identity((len(paths),))

@@ -5,7 +5,7 @@ and yaw. `world_from_lidar = inv(p0) . p(t)` with p = map_from_imu . imu_from_li
 first record, so that the world is the lidar's frame there. Sweeps and records are matched by number.
 
 A drive without oxts may have poses.txt instead, world_from_lidar in TUM format, matched by time: what
-`doctor --estimate-poses` writes.
+`copilot4d.doctor.write_estimated_poses` writes.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _open_drive(name: str, *, folders: dict[str, Path], require_poses: bool) -> 
     elif require_poses:
         raise DataError(
             folder / "oxts" / "data", "poses", expected="a GPS/IMU record per sweep, 0000000000.txt ...", found="none",
-            remedy=f"unpack the drive's oxts folder, or estimate poses: copilot4d doctor --estimate-poses {folder}",
+            remedy=f"unpack the oxts folder, or estimate poses: `copilot4d.doctor.write_estimated_poses` {folder}",
         )  # fmt: skip
     else:
         world_from_lidar = se3.identity((len(paths),))
@@ -122,7 +122,7 @@ def _read_pose_file(path: Path, timestamps_ns: NDArray[np.int64]) -> FloatArray:
     """(N, 4, 4) world_from_lidar of the sweeps of these times; the file may have more poses."""
     trajectory = read_tum_poses(path)
     pose_ns = trajectory.timestamps_ns
-    remedy = f"move the file away and make the poses again: copilot4d doctor --estimate-poses {path.parent}"
+    remedy = f"move the file away and make the poses again: `copilot4d.doctor.write_estimated_poses` {path.parent}"
     if not len(pose_ns):
         raise DataError(path, "poses", expected="a line for every sweep", found="none", remedy=remedy)
     after = np.clip(np.searchsorted(pose_ns, timestamps_ns), 1, max(1, len(pose_ns) - 1))

@@ -49,7 +49,9 @@ def write_simulated(drive: SimulatedDrive, out: Path, format: WrittenFormat = "f
     if final.exists():
         return final
     if format == "kitti" and len(drive) and drive[0].origins is not None:
-        raise UsageError(f"drive {drive.name} has two lidars, which the KITTI format cannot hold: use --format folder")
+        raise UsageError(
+            f"drive {drive.name} has two lidars, which the KITTI format cannot hold: use the folder format"
+        )
     _remove_remains(out, drive.name)
     partial_root = out / f".partial-{drive.name}-{uuid.uuid4().hex[:8]}-{os.getpid()}"
     try:

@@ -39,20 +39,20 @@ class Generation:
     def __post_init__(self) -> None:
         sensor = sensor_named(self.sensor)
         if not 1 <= self.count <= MOST_DRIVES:
-            raise UsageError(f"--count must lie between 1 and {MOST_DRIVES}, got {self.count}")
+            raise UsageError(f"`count` must lie between 1 and {MOST_DRIVES}, got {self.count}")
         if not 0 <= self.seed < 1_000_000:
-            raise UsageError(f"--seed must lie between 0 and 999,999, got {self.seed}")
+            raise UsageError(f"`seed` must lie between 0 and 999,999, got {self.seed}")
         if not 0 < self.seconds <= LONGEST_S:
-            raise UsageError(f"--seconds must be positive and at most {LONGEST_S:g}, got {self.seconds}")
+            raise UsageError(f"`seconds` must be positive and at most {LONGEST_S:g}, got {self.seconds}")
         if self.rate_hz is not None and not 0 < self.rate_hz <= sensor.rate_hz:
-            raise UsageError(f"--rate-hz must lie above 0 and up to the {sensor.rate_hz:g} Hz of {self.sensor}")
+            raise UsageError(f"`rate_hz` must lie above 0 and up to the {sensor.rate_hz:g} Hz of {self.sensor}")
         rate_hz = sensor.rate_hz if self.rate_hz is None else self.rate_hz
         if math.floor(self.seconds * rate_hz + 1e-6) < 1:
             raise UsageError(
-                f"--seconds {self.seconds:g} holds no sweep at {rate_hz:g} Hz: ask for {1 / rate_hz:g} or more"
+                f"`seconds` {self.seconds:g} holds no sweep at {rate_hz:g} Hz: ask for {1 / rate_hz:g} or more"
             )
         if self.format == "kitti" and len(sensor.heads) > 1:
-            raise UsageError(f"--format kitti cannot hold the two lidars of {self.sensor}; use --format folder")
+            raise UsageError(f"`format` kitti cannot hold the two lidars of {self.sensor}; use folder")
 
     def names(self) -> list[str]:
         """Of all drives, in order."""
@@ -75,7 +75,7 @@ def unfinished(generation: Generation, out: Path) -> list[int]:
 def generate(generation: Generation, out: Path, *, workers: int = 1, track: Track = silent) -> list[Path]:
     """Write every drive that is not there yet; returns the folders of all. The result does not depend on `workers`."""
     if workers < 1:
-        raise UsageError(f"--workers must be at least 1, got {workers}")
+        raise UsageError(f"`workers` must be at least 1, got {workers}")
     _check_settings(generation, out)
     missing = unfinished(generation, out)
     for _ in track(_written(generation, out, missing, workers), "simulating drives", len(missing)):
@@ -140,7 +140,7 @@ def _check_settings(generation: Generation, out: Path) -> None:
         theirs = ", ".join(f"{key}={found.get(key)}" for key in differing)
         raise UsageError(
             f"{out} holds drives made with other settings ({', '.join(differing)}): {theirs}. "
-            "Choose another --out, or the same settings"
+            "Choose another `out`, or the same settings"
         )
 
 
@@ -154,7 +154,7 @@ def _read_settings(path: Path) -> dict[str, object] | None:
     except ValueError as error:
         raise DataError(
             path, "settings", expected="the settings that `copilot4d simulate` wrote", found=f"damage ({error})",
-            remedy=f"remove {path.parent} and simulate its drives again, or choose another --out",
+            remedy=f"remove {path.parent} and simulate its drives again, or choose another `out`",
         ) from error  # fmt: skip
     return found
 
@@ -162,10 +162,10 @@ def _read_settings(path: Path) -> dict[str, object] | None:
 def _write_settings(out: Path, settings: dict[str, object]) -> None:
     """Written beside its place and renamed: whatever is called SETTINGS is whole."""
     if out.exists() and not out.is_dir():
-        raise UsageError(f"--out {out} is a file: name a folder")
+        raise UsageError(f"`out` {out} is a file: name a folder")
     beside = f".{SETTINGS}-"
     if out.exists() and not all(p.name == SETTINGS or p.name.startswith(beside) for p in out.iterdir()):
-        raise UsageError(f"{out} exists and holds something else: choose another --out, or remove it first")
+        raise UsageError(f"{out} exists and holds something else: choose another `out`, or remove it first")
     out.mkdir(parents=True, exist_ok=True)
     part = out / f"{beside}{os.getpid()}"
     part.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
@@ -173,4 +173,4 @@ def _write_settings(out: Path, settings: dict[str, object]) -> None:
 
 
 def _unusable(out: Path, error: OSError) -> UsageError:
-    return UsageError(f"--out {out} cannot be used ({error.strerror or error}): name a folder that you may write to")
+    return UsageError(f"`out` {out} cannot be used ({error.strerror or error}): name a folder that you may write to")

@@ -46,15 +46,15 @@ class Protocol:
 
     def __post_init__(self) -> None:
         if self.convention not in CONVENTIONS:
-            raise UsageError(f"--protocol must be one of {', '.join(CONVENTIONS)}, got {self.convention!r}")
+            raise UsageError(f"protocol.convention must be one of {', '.join(CONVENTIONS)}, got {self.convention!r}")
         if self.roi_half_m is None:
             object.__setattr__(self, "roi_half_m", _HALF_M[self.convention])
         if not (np.isfinite(self.half_m) and self.half_m > 0):
-            raise UsageError(f"--roi-half must be a positive number of metres, got {self.half_m}")
+            raise UsageError(f"protocol.roi_half_m must be a positive number of metres, got {self.half_m}")
         if self.every < 1:
-            raise UsageError(f"--every must be at least 1, got {self.every}")
+            raise UsageError(f"protocol.every must be at least 1, got {self.every}")
         if self.limit is not None and self.limit < 1:
-            raise UsageError(f"--limit must be at least 1, got {self.limit}")
+            raise UsageError(f"protocol.limit must be at least 1, got {self.limit}")
 
     @property
     def half_m(self) -> float:

@@ -70,7 +70,7 @@ def evaluate_dataset(
     on after an interrupt; remove it once the result is stored. ProtocolError where the data has no complete window.
     """
     if on_bad_sweep not in ("raise", "skip"):
-        raise UsageError(f"--on-bad-sweep must be raise or skip, got {on_bad_sweep!r}")
+        raise UsageError(f"`on_bad_sweep` must be raise or skip, got {on_bad_sweep!r}")
     protocol = (protocol or Protocol()).with_changes(every=every, limit=limit)
     sampling: _Sampling = {"seed": seed, "guidance": guidance, "steps": steps, "futures": futures}
     windows = _windows(dataset, setting, protocol)
@@ -155,7 +155,7 @@ def _fingerprint(drive: Drive) -> str:
 
 def _windows(dataset: Mapping[str, Drive], setting: str, protocol: Protocol) -> list[Window]:
     if not dataset:
-        raise UsageError("there is no drive to evaluate on; look at --data, --drives and --split")
+        raise UsageError("there is no drive to evaluate on; look at `data`, `drives` and `split`")
     windows = protocol_windows(dataset, setting)
     if not any(window.complete for window in windows):
         shown = [explain_missing(drive, setting) for _, drive in zip(range(8), dataset.values(), strict=False)]
@@ -183,7 +183,7 @@ def _check_one_spacing(dataset: Mapping[str, Drive], setting: str) -> None:
         raise ProtocolError(
             f"the frames of drive {short} are {short_s:.3g} s apart ({-fewer} to forecast), those of drive {long} "
             f"{long_s:.3g} s ({-more} to forecast), so they have no horizon in common in the {setting} setting: "
-            f"evaluate them apart, with --drives {short} and with --drives {long}"
+            f"evaluate them apart, drive {short} and drive {long}"
         )
 
 

@@ -16,7 +16,7 @@ from copilot4d.evaluation.frame_score import METRICS
 from copilot4d.version import __version__
 
 FORMAT, FORMAT_VERSION = "copilot4d-scores", 1
-_REMEDY = "write it again with copilot4d evaluate --out"
+_REMEDY = "write it again with copilot4d evaluate"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ def load_run(folder: str | Path, *, tokenizer: str | Path | None = None, depth_s
     world_model = load_world_model(folder)
     place = tokenizer if tokenizer is not None else tokenizer_of_run(folder)
     if place is None:
-        raise UsageError(f"{folder} does not say where its tokenizer is: name its run or folder (--tokenizer)")
+        raise UsageError(f"{folder} does not say where its tokenizer is: name its run or folder as `tokenizer`")
     depth_parts = depth_parts_in(run_of(folder)) if depth_selection else RENDERED_ALONE
     return join(load_tokenizer(place), world_model, name=folder.resolve().name, depth_parts=depth_parts)
 

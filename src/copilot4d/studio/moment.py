@@ -54,7 +54,7 @@ def read_moment(dataset: Dataset, drive_name: str, frame: int, setting: str) -> 
     if not dataset.has_poses(drive_name):
         raise DataError(
             drive.source or dataset.root, "poses", expected=f"poses of drive {drive_name}", found="none",
-            remedy="estimate them with copilot4d doctor --estimate-poses",
+            remedy="estimate them: `copilot4d.doctor.write_estimated_poses`",
         )  # fmt: skip
     window, rule = window_at(drive, frame, setting), frame_rule(drive, setting)
     notes: list[str] = []

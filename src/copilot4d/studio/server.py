@@ -41,7 +41,7 @@ def _check_address(host: str) -> None:
         with socket.socket(family, kind, protocol) as trial:
             trial.bind(address)
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"--host {host} is no address of this machine ({error}); 127.0.0.1 always is") from error
+        raise UsageError(f"`host` {host} is no address of this machine ({error}); 127.0.0.1 always is") from error
 
 
 class Studio:

@@ -42,22 +42,24 @@ class CodebookConfig:
     def __post_init__(self) -> None:
         for name in ("codes", "dim", "bank_factor", "dead_after", "wait", "kmeans_iterations"):
             if getattr(self, name) < 1:
-                raise UsageError(f"--codebook.{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
-        check_range("--codebook.codes", self.codes, 1, 1 << 17)
-        check_range("--codebook.dim", self.dim, 1, 1 << 14)
-        check_range("--codebook.kmeans-iterations", self.kmeans_iterations, 1, 10_000)
-        check_range("--codebook.codes x .dim x .bank-factor", self.codes * self.dim * self.bank_factor, 1, 1 << 28)
+                raise UsageError(f"tokenizer.codebook.{name} must be at least 1, got {getattr(self, name)}")
+        check_range("tokenizer.codebook.codes", self.codes, 1, 1 << 17)
+        check_range("tokenizer.codebook.dim", self.dim, 1, 1 << 14)
+        check_range("tokenizer.codebook.kmeans_iterations", self.kmeans_iterations, 1, 10_000)
+        check_range(
+            "tokenizer.codebook.codes x .dim x .bank_factor", self.codes * self.dim * self.bank_factor, 1, 1 << 28
+        )
         if self.warm_up < 0:
-            raise UsageError(f"--codebook.warm-up must not be negative, got {self.warm_up}")
+            raise UsageError(f"tokenizer.codebook.warm_up must not be negative, got {self.warm_up}")
         if not 0 <= self.dead_fraction <= 1:
-            raise UsageError(f"--codebook.dead-fraction must lie in [0, 1], got {self.dead_fraction}")
+            raise UsageError(f"tokenizer.codebook.dead_fraction must lie in [0, 1], got {self.dead_fraction}")
         if self.empty_columns not in get_args(EmptyColumns):
             known = ", ".join(get_args(EmptyColumns))
-            raise UsageError(f"--codebook.empty-columns is one of {known}, got {self.empty_columns!r}")
+            raise UsageError(f"tokenizer.codebook.empty_columns is one of {known}, got {self.empty_columns!r}")
         if self.codes <= self.reserved:
-            raise UsageError(f"--codebook.codes must leave a code beside the reserved one, got {self.codes}")
+            raise UsageError(f"tokenizer.codebook.codes must leave a code beside the reserved one, got {self.codes}")
         if self.rows_per_iteration is not None and self.rows_per_iteration < 1:
-            raise UsageError(f"--codebook.rows-per-iteration must be at least 1, got {self.rows_per_iteration}")
+            raise UsageError(f"tokenizer.codebook.rows_per_iteration must be at least 1, got {self.rows_per_iteration}")
 
     @property
     def reserved(self) -> int:

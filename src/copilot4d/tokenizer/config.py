@@ -41,14 +41,18 @@ class BackboneConfig:
     def __post_init__(self) -> None:
         for dim, heads in zip(self.dims, self.heads, strict=True):
             if heads < 1 or dim % heads:
-                raise UsageError(f"--backbone.heads must divide --backbone.dims, got {self.heads} for {self.dims}")
+                raise UsageError(
+                    f"tokenizer.backbone.heads must divide tokenizer.backbone.dims, got {self.heads} for {self.dims}"
+                )
         if self.patch < 1 or min(self.depths) < 1:
-            raise UsageError(f"--backbone.patch and .depths must be at least 1, got {self.patch} and {self.depths}")
-        check_range("--backbone.patch", self.patch, 1, 64)
-        check_range("--backbone.dims", self.dims, 1, 8192)
-        check_range("--backbone.depths", self.depths, 1, 64)
-        check_range("--backbone.window", self.window, 1, 64)
-        check_range("--backbone.mlp-ratio", self.mlp_ratio, 0.01, 32)
+            raise UsageError(
+                f"tokenizer.backbone.patch and .depths must be at least 1, got {self.patch} and {self.depths}"
+            )
+        check_range("tokenizer.backbone.patch", self.patch, 1, 64)
+        check_range("tokenizer.backbone.dims", self.dims, 1, 8192)
+        check_range("tokenizer.backbone.depths", self.depths, 1, 64)
+        check_range("tokenizer.backbone.window", self.window, 1, 64)
+        check_range("tokenizer.backbone.mlp_ratio", self.mlp_ratio, 0.01, 32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,19 +68,21 @@ class RenderingConfig:
 
     def __post_init__(self) -> None:
         if not self.step_m > 0:
-            raise UsageError(f"--rendering.step-m must be positive, got {self.step_m}")
+            raise UsageError(f"tokenizer.rendering.step_m must be positive, got {self.step_m}")
         if min(self.max_samples, self.inference_max_samples) < 1:
-            raise UsageError("--rendering.max-samples and .inference-max-samples must be at least 1")
-        check_range("--rendering.step-m", self.step_m, 0.005, 100)
-        check_range("--rendering.max-samples", self.max_samples, 1, 1 << 16)
-        check_range("--rendering.inference-max-samples", self.inference_max_samples, 1, 1 << 16)
+            raise UsageError("tokenizer.rendering.max_samples and .inference_max_samples must be at least 1")
+        check_range("tokenizer.rendering.step_m", self.step_m, 0.005, 100)
+        check_range("tokenizer.rendering.max_samples", self.max_samples, 1, 1 << 16)
+        check_range("tokenizer.rendering.inference_max_samples", self.inference_max_samples, 1, 1 << 16)
         if self.depth not in get_args(DepthKind):
-            raise UsageError(f"--rendering.depth is one of {', '.join(get_args(DepthKind))}, got {self.depth!r}")
+            raise UsageError(
+                f"tokenizer.rendering.depth is one of {', '.join(get_args(DepthKind))}, got {self.depth!r}"
+            )
         if not 0 <= self.min_opacity <= 1:
-            raise UsageError(f"--rendering.min-opacity must lie in [0, 1], got {self.min_opacity}")
+            raise UsageError(f"tokenizer.rendering.min_opacity must lie in [0, 1], got {self.min_opacity}")
         if self.training_mask not in get_args(TrainingMask):
             known = ", ".join(get_args(TrainingMask))
-            raise UsageError(f"--rendering.training-mask is one of {known}, got {self.training_mask!r}")
+            raise UsageError(f"tokenizer.rendering.training_mask is one of {known}, got {self.training_mask!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,24 +105,26 @@ class TokenizerConfig:
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
-            raise UsageError(f"--mode is one of {', '.join(get_args(Mode))}, got {self.mode!r}")
+            raise UsageError(f"tokenizer.mode is one of {', '.join(get_args(Mode))}, got {self.mode!r}")
         if self.empty_pillar not in get_args(EmptyPillar):
             known = ", ".join(get_args(EmptyPillar))
-            raise UsageError(f"--empty-pillar is one of {known}, got {self.empty_pillar!r}")
+            raise UsageError(f"tokenizer.empty_pillar is one of {known}, got {self.empty_pillar!r}")
         if self.skipping.resolution == "cell":
             if self.mode == "voxel_centres":
-                raise UsageError("mode 'voxel_centres' needs --skipping.resolution voxel: its points are the voxels")
+                raise UsageError(
+                    "mode 'voxel_centres' needs tokenizer.skipping.resolution voxel: its points are the voxels"
+                )
             if self.backbone.patch % self.skipping.pool:
                 raise UsageError(
-                    f"--skipping.resolution cell needs a --skipping.pool that divides --backbone.patch, got "
+                    f"tokenizer.skipping.resolution cell needs a .pool that divides tokenizer.backbone.patch, got "
                     f"{self.skipping.pool} and {self.backbone.patch}"
                 )
-        check_range("--point-dim", self.point_dim, 1, 4096)
+        check_range("tokenizer.point_dim", self.point_dim, 1, 4096)
         levels = self.feature_grid.levels or self.grid.shape[2]
         columns = math.prod(self.map_size) * self.feature_grid.upsample**2
         check_range("the feature grid's numbers", columns * levels * self.feature_grid.channels, 1, 1 << 30)
         token = 2 * self.backbone.patch
-        for name, unit in (("2 x --backbone.patch", token), ("--skipping.pool", self.skipping.pool)):
+        for name, unit in (("2 x tokenizer.backbone.patch", token), ("tokenizer.skipping.pool", self.skipping.pool)):
             if self.grid.shape[0] % unit or self.grid.shape[1] % unit:
                 raise UsageError(f"{name} = {unit} must divide the grid's x and y cells, {self.grid.shape[:2]}")
 

@@ -34,12 +34,12 @@ class FeatureGridConfig:
     def __post_init__(self) -> None:
         for name in ("upsample", "channels", "hidden"):
             if getattr(self, name) < 1:
-                raise UsageError(f"--feature-grid.{name} must be at least 1, got {getattr(self, name)}")
-        check_range("--feature-grid.upsample", self.upsample, 1, 16)
-        check_range("--feature-grid.channels", self.channels, 1, 1024)
-        check_range("--feature-grid.hidden", self.hidden, 1, 8192)
+                raise UsageError(f"tokenizer.feature_grid.{name} must be at least 1, got {getattr(self, name)}")
+        check_range("tokenizer.feature_grid.upsample", self.upsample, 1, 16)
+        check_range("tokenizer.feature_grid.channels", self.channels, 1, 1024)
+        check_range("tokenizer.feature_grid.hidden", self.hidden, 1, 8192)
         if self.levels is not None:
-            check_range("--feature-grid.levels", self.levels, 1, 4096)
+            check_range("tokenizer.feature_grid.levels", self.levels, 1, 4096)
 
 
 @dataclass(frozen=True)

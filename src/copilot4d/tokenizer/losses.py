@@ -32,12 +32,12 @@ class LossConfig:
     def __post_init__(self) -> None:
         if self.concentration_norm not in get_args(Concentration):
             known = ", ".join(get_args(Concentration))
-            raise UsageError(f"--losses.concentration-norm is one of {known}, got {self.concentration_norm!r}")
+            raise UsageError(f"tokenizer.losses.concentration_norm is one of {known}, got {self.concentration_norm!r}")
         names = ("codebook", "commitment", "depth", "concentration", "termination", "margin_m", "occupancy",
                  "occupied_weight", "agreement")  # fmt: skip
         for name in names:
             if not getattr(self, name) >= 0:
-                raise UsageError(f"--losses.{name.replace('_', '-')} must not be negative, got {getattr(self, name)}")
+                raise UsageError(f"tokenizer.losses.{name} must not be negative, got {getattr(self, name)}")
 
 
 def scene_mean(values: Tensor, scenes: Tensor, count: int) -> Tensor:

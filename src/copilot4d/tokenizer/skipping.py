@@ -42,14 +42,14 @@ class SkippingConfig:
     def __post_init__(self) -> None:
         if self.resolution not in get_args(Resolution):
             known = ", ".join(get_args(Resolution))
-            raise UsageError(f"--skipping.resolution is one of {known}, got {self.resolution!r}")
+            raise UsageError(f"tokenizer.skipping.resolution is one of {known}, got {self.resolution!r}")
         if self.pool < 1:
-            raise UsageError(f"--skipping.pool must be at least 1, got {self.pool}")
-        check_range("--skipping.pool", self.pool, 1, 1024)
+            raise UsageError(f"tokenizer.skipping.pool must be at least 1, got {self.pool}")
+        check_range("tokenizer.skipping.pool", self.pool, 1, 1024)
         for name in ("threshold", "mask_threshold"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
-                raise UsageError(f"--skipping.{name.replace('_', '-')} must lie in (0, 1), got {value}")
+                raise UsageError(f"tokenizer.skipping.{name} must lie in (0, 1), got {value}")
 
     @property
     def of_mask(self) -> SkippingConfig:

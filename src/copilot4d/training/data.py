@@ -135,7 +135,7 @@ def dead_worker(error: BaseException, workers: int) -> TrainingError:
     """What to say then."""
     return TrainingError(
         f"a data loader worker died ({error}). Most often the system killed it for want of memory: start the same "
-        f"command again with fewer --workers (now {workers}); --workers 0 loads in the training process and shows the "
+        f"command again with fewer training.workers (now {workers}); 0 loads in the training process and shows the "
         "cause. The last checkpoint is intact"
     )
 

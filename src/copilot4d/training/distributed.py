@@ -102,11 +102,11 @@ def choose_device(name: str = "auto") -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise UsageError(f"--device must be auto, cpu, cuda or cuda:N, got {name!r}")
+        raise UsageError(f"`device` must be auto, cpu, cuda or cuda:N, got {name!r}")
     device = torch.device(name)
     if device.type == "cuda":
         if not torch.cuda.is_available():
-            raise UsageError("--device cuda was asked for, but torch sees no GPU; use --device cpu")
+            raise UsageError("`device` cuda was asked for, but torch sees no GPU; use cpu")
         if ":" not in name:
             device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)

@@ -54,7 +54,7 @@ class Estimate:
             f"{size(self.free_bytes)} are free",
         ]
         if self.disk_bytes > self.free_bytes:
-            lines.append("the disk is too small: make room or lower --keep-last")
+            lines.append("the disk is too small: make room or lower training.keep_last")
         return "\n".join(lines)
 
 

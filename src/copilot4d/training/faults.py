@@ -87,7 +87,8 @@ class BadStep:
             f"step {self.step}: the loss or its gradient is not finite ({shown}; gradient norm "
             f"{self.gradient_norm:.6g}). The weights were not updated; the batch's identity is in {path}; "
             f"{last_checkpoint}. Look at these samples; "
-            "a lower learning rate, a smaller --clip-norm or --precision fp32 are the usual remedies"
+            "a lower training.recipe.learning_rate, a smaller training.recipe.clip_norm or fp32 as training.precision "
+            "are the usual remedies"
         )
 
 
@@ -111,11 +112,11 @@ def out_of_memory(
     """What to change."""
     advice = []
     if per_pass > 1:
-        advice.append(f"double --accumulation (now {accumulation}; {per_pass} samples are in memory at once)")
+        advice.append(f"double training.accumulation (now {accumulation}; {per_pass} samples are in memory at once)")
     if precision == "fp32":
-        advice.append("try --precision bf16")
-    advice += ["use more ranks with --parallel fully_shard", "or a smaller preset"]
+        advice.append("set training.precision to bf16")
+    advice += ["use more ranks with fully_shard as training.parallel", "or a smaller preset"]
     return TrainingError(
         f"step {step}: out of memory ({str(error).splitlines()[0] if str(error) else type(error).__name__}). To fit: "
-        f"{', '.join(advice)}. The result of training does not depend on --accumulation; {last_checkpoint}"
+        f"{', '.join(advice)}. The result of training does not depend on the accumulation; {last_checkpoint}"
     )

@@ -38,16 +38,16 @@ class Recipe:
     def __post_init__(self) -> None:
         for name in ("batch", "learning_rate", "cosine_steps", "clip_norm", "epsilon"):
             if not getattr(self, name) > 0:
-                raise UsageError(f"--{name.replace('_', '-')} must be positive, got {getattr(self, name)}")
+                raise UsageError(f"training.recipe.{name} must be positive, got {getattr(self, name)}")
         for name in ("warmup_steps", "weight_decay"):
             if not getattr(self, name) >= 0:
-                raise UsageError(f"--{name.replace('_', '-')} must not be negative, got {getattr(self, name)}")
+                raise UsageError(f"training.recipe.{name} must not be negative, got {getattr(self, name)}")
         for name in ("beta1", "beta2", "ema_decay"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
-                raise UsageError(f"--{name.replace('_', '-')} must lie in [0, 1), got {value}")
+                raise UsageError(f"training.recipe.{name} must lie in [0, 1), got {value}")
         if not 0 <= self.final_fraction <= 1:
-            raise UsageError(f"--final-fraction must lie in [0, 1], got {self.final_fraction}")
+            raise UsageError(f"training.recipe.final_fraction must lie in [0, 1], got {self.final_fraction}")
 
     @property
     def steps(self) -> int:

@@ -55,7 +55,9 @@ class Parallel:
         self._wrapped: nn.Module = _LossModule(task, model)
         if config.parallel == "fully_shard":
             if world.size == 1:
-                raise UsageError("--parallel fully_shard needs several ranks; start it with torchrun, or use ddp")
+                raise UsageError(
+                    "training.parallel fully_shard needs several ranks; start it with torchrun, or use ddp"
+                )
             for unit in task.shard_units(model):
                 fully_shard(unit)
             fully_shard(self._wrapped)

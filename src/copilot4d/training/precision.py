@@ -88,7 +88,7 @@ class Precision:
 def choose_precision(wanted: PrecisionName, device: torch.device, *, cache: Path | None = None) -> Precision:
     """ "auto" takes bf16 where it works and is faster; "bf16" where it does not work is an error that says why."""
     if wanted not in ("auto", "fp32", "bf16"):
-        raise UsageError(f"--precision must be auto, fp32 or bf16, got {wanted!r}")
+        raise UsageError(f"training.precision must be auto, fp32 or bf16, got {wanted!r}")
     if wanted == "fp32":
         return Precision(name="fp32", reason="asked for")
     probe = probe_bf16(device.type, default_cache() if cache is None else cache)
@@ -96,7 +96,7 @@ def choose_precision(wanted: PrecisionName, device: torch.device, *, cache: Path
         if probe.works:
             return Precision(name="bf16", reason="asked for; the probe passed")
         raise UsageError(
-            f"--precision bf16 does not work on this {device.type} device: {probe.detail}. Use fp32 or auto"
+            f"training.precision bf16 does not work on this {device.type} device: {probe.detail}. Use fp32 or auto"
         )
     if probe.works and probe.speedup >= WORTHWHILE_SPEEDUP:
         return Precision(name="bf16", reason=f"{probe.speedup:.1f}x the speed of fp32 here")

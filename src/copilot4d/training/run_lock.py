@@ -34,7 +34,7 @@ def run_held(run: Path, world: World) -> Iterator[None]:
             except (BlockingIOError, PermissionError):
                 trouble = (
                     f"{run}: another process trains in this folder; wait for it or stop it (it saves first), or give "
-                    "this run another --run"
+                    "this run another folder as training.run"
                 )
             except OSError:  # a file system without locks: better to train than to refuse
                 pass

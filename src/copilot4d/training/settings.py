@@ -38,13 +38,13 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         for name in ("accumulation", "prefetch", "log_every", "save_every", "keep_last"):
             if getattr(self, name) < 1:
-                raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
+                raise UsageError(f"training.{name} must be at least 1, got {getattr(self, name)}")
         for name in ("evaluate_every", "pictures_every", "max_steps"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise UsageError(f"--{name.replace('_', '-')} must be at least 1 or left out, got {value}")
+                raise UsageError(f"training.{name} must be at least 1 or left out, got {value}")
         if self.workers < 0:
-            raise UsageError(f"--workers must not be negative, got {self.workers}")
+            raise UsageError(f"training.workers must not be negative, got {self.workers}")
 
     @property
     def steps(self) -> int:
@@ -56,7 +56,7 @@ class TrainingConfig:
         parts = ranks * self.accumulation
         if self.recipe.batch % parts:
             raise UsageError(
-                f"the batch of {self.recipe.batch} samples must divide by ranks x --accumulation = {ranks} x "
-                f"{self.accumulation}; change --accumulation, the number of processes or the batch"
+                f"training.recipe.batch {self.recipe.batch} must divide by ranks x training.accumulation = {ranks} x "
+                f"{self.accumulation}; change one of them or the number of processes"
             )
         return self.recipe.batch // parts

@@ -75,7 +75,7 @@ def check_same_run(checkpoint: Checkpoint, identity: RunIdentity) -> None:
     if changed:
         raise UsageError(
             f"{checkpoint.path} is from a run with other settings: {', '.join(changed)} differ. Use the run's own "
-            f"settings, or another --run with --init-from {checkpoint.path} to start anew from its weights"
+            f"settings, or start anew from its weights: {checkpoint.path} as training.init_from, another training.run"
         )
 
 

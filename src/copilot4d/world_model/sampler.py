@@ -43,17 +43,17 @@ class SamplerConfig:
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            raise UsageError(f"--steps must be at least 1, got {self.steps}")
+            raise UsageError(f"sampler.steps must be at least 1, got {self.steps}")
         if not np.isfinite(self.guidance):
-            raise UsageError(f"--guidance must be a finite number, got {self.guidance}")
+            raise UsageError(f"sampler.guidance must be a finite number, got {self.guidance}")
         if self.top_k is not None and self.top_k < 1:
-            raise UsageError(f"--top-k must be at least 1, got {self.top_k}")
+            raise UsageError(f"sampler.top_k must be at least 1, got {self.top_k}")
         if self.schedule not in get_args(Schedule):
-            raise UsageError(f"--schedule is one of {', '.join(get_args(Schedule))}, got {self.schedule!r}")
+            raise UsageError(f"sampler.schedule is one of {', '.join(get_args(Schedule))}, got {self.schedule!r}")
         if self.reverse is not None and self.reverse not in get_args(ReverseStep):
-            raise UsageError(f"--reverse is one of {', '.join(get_args(ReverseStep))}, got {self.reverse!r}")
+            raise UsageError(f"sampler.reverse is one of {', '.join(get_args(ReverseStep))}, got {self.reverse!r}")
         if self.keep_frames is not None and self.keep_frames < 1:
-            raise UsageError(f"--keep-frames must be at least 1, got {self.keep_frames}")
+            raise UsageError(f"sampler.keep_frames must be at least 1, got {self.keep_frames}")
 
 
 def uniform_numbers(seed: int, future: int, frame: int, step: int, count: int) -> NDArray[np.float64]:

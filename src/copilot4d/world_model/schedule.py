@@ -49,7 +49,7 @@ def decoded_tokens(k: int, steps: int, tokens: int, schedule: Schedule = "paper"
         return scheduled_tokens(k / steps, tokens)
     if schedule == "few_first":
         return tokens - math.floor(round(gamma(1 - k / steps) * tokens, 6))
-    raise UsageError(f"--schedule is one of {', '.join(get_args(Schedule))}, got {schedule!r}")
+    raise UsageError(f"sampler.schedule is one of {', '.join(get_args(Schedule))}, got {schedule!r}")
 
 
 def kept_fractions(steps: int, schedule: Schedule = "paper") -> FloatArray:
@@ -61,7 +61,7 @@ def kept_fractions(steps: int, schedule: Schedule = "paper") -> FloatArray:
         return np.array([gamma(k / steps) for k in range(steps)] + [0.0])
     if schedule == "few_first":
         return np.array([1.0] + [1 - gamma(1 - k / steps) for k in range(1, steps)] + [0.0])
-    raise UsageError(f"--schedule is one of {', '.join(get_args(Schedule))}, got {schedule!r}")
+    raise UsageError(f"sampler.schedule is one of {', '.join(get_args(Schedule))}, got {schedule!r}")
 
 
 def mask_rates(steps: int, schedule: Schedule = "paper") -> FloatArray:
@@ -73,7 +73,7 @@ def mask_rates(steps: int, schedule: Schedule = "paper") -> FloatArray:
 def noise_rates(steps: int, eta: float = 0.2) -> FloatArray:
     """(K,) beta_1 ... beta_K = 1 / (K / eta - k + 1), with 1 - prod_{s <= k} (1 - beta_s) = eta k / K."""
     if not 0 <= eta <= 1:
-        raise UsageError(f"--eta is a fraction in [0, 1], got {eta}")
+        raise UsageError(f"world_model.diffusion.eta is a fraction in [0, 1], got {eta}")
     if eta == 0:
         return np.zeros(steps)
     return 1 / (steps / eta - np.arange(1, steps + 1) + 1)

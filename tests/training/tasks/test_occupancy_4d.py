@@ -123,7 +123,7 @@ def test_clips_are_the_protocols_windows_of_both_settings():
         OccupancyTask(SMALL, [small_drive(1)])
     with pytest.raises(ProtocolError, match="3 Hz"):
         OccupancyTask(SMALL, [small_drive(30, rate_hz=3.0)])
-    with pytest.raises(UsageError, match="--settings"):
+    with pytest.raises(UsageError, match="`settings`"):
         OccupancyTraining(settings=("2s",))
 
 

@@ -39,31 +39,32 @@ class Occupancy4dConfig:
         levels = len(self.dims)
         if levels < 1 or len(self.blocks) != levels or len(self.up_blocks) != levels - 1:
             raise UsageError(
-                f"--dims and --blocks need one value per level and --up-blocks one less, got {self.dims}, "
+                f"occupancy_4d.dims and .blocks need one value per level and .up_blocks one less, got {self.dims}, "
                 f"{self.blocks} and {self.up_blocks}"
             )
         if min(self.past_frames, self.future_frames, self.fold, *self.dims, *self.dilations) < 1:
-            raise UsageError("--past-frames, --future-frames, --fold, --dims and --dilations must be at least 1")
+            raise UsageError("occupancy_4d.past_frames, .future_frames, .fold, .dims and .dilations must be at least 1")
         check_range("the number of levels", levels, 1, 8)
-        check_range("--past-frames", self.past_frames, 1, 64)
-        check_range("--future-frames", self.future_frames, 1, 64)
-        check_range("--fold", self.fold, 1, 64)
-        check_range("--dims", self.dims, 1, 8192)
-        check_range("--blocks", self.blocks, 0, 64)
-        check_range("--up-blocks", self.up_blocks, 0, 64)
-        check_range("the number of --dilations", len(self.dilations), 1, 64)
-        check_range("--dilations", self.dilations, 1, 64)
+        check_range("occupancy_4d.past_frames", self.past_frames, 1, 64)
+        check_range("occupancy_4d.future_frames", self.future_frames, 1, 64)
+        check_range("occupancy_4d.fold", self.fold, 1, 64)
+        check_range("occupancy_4d.dims", self.dims, 1, 8192)
+        check_range("occupancy_4d.blocks", self.blocks, 0, 64)
+        check_range("occupancy_4d.up_blocks", self.up_blocks, 0, 64)
+        check_range("the number of occupancy_4d.dilations", len(self.dilations), 1, 64)
+        check_range("occupancy_4d.dilations", self.dilations, 1, 64)
         frames = max(self.past_frames, self.future_frames)
         check_range("the voxels of all frames", self.grid.cells * frames, 1, 1 << 29)
         unit = self.fold * 2 ** (levels - 1)
         if self.grid.shape[0] % unit or self.grid.shape[1] % unit:
             raise UsageError(
-                f"the grid's x and y cells {self.grid.shape[:2]} must divide by --fold x 2^(levels - 1) = {unit}"
+                f"the grid's x and y cells {self.grid.shape[:2]} must divide by occupancy_4d.fold x 2^(levels - 1) "
+                f"= {unit}"
             )
         if self.depth not in get_args(DepthKind):
-            raise UsageError(f"--depth is one of {', '.join(get_args(DepthKind))}, got {self.depth!r}")
+            raise UsageError(f"occupancy_4d.depth is one of {', '.join(get_args(DepthKind))}, got {self.depth!r}")
         if not 0 < self.min_opacity <= 1:
-            raise UsageError(f"--min-opacity must lie in (0, 1], got {self.min_opacity}")
+            raise UsageError(f"occupancy_4d.min_opacity must lie in (0, 1], got {self.min_opacity}")
 
     @property
     def map_size(self) -> tuple[int, int]:
@@ -104,5 +105,5 @@ PRESETS = {"paper": paper, "mini": mini, "tiny": tiny}
 def occupancy_4d_preset(name: str) -> Occupancy4dConfig:
     """A preset by its name."""
     if name not in PRESETS:
-        raise UsageError(f"--preset is one of {', '.join(PRESETS)}, got {name!r}")
+        raise UsageError(f"`preset` is one of {', '.join(PRESETS)}, got {name!r}")
     return PRESETS[name]()

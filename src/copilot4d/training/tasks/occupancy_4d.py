@@ -40,9 +40,9 @@ class OccupancyTraining:
 
     def __post_init__(self) -> None:
         if self.rays_per_frame < 1:
-            raise UsageError(f"--rays-per-frame must be at least 1, got {self.rays_per_frame}")
+            raise UsageError(f"`rays_per_frame` must be at least 1, got {self.rays_per_frame}")
         if not self.settings or not set(self.settings) <= set(get_args(Setting)):
-            raise UsageError(f"--settings are one or both of {', '.join(get_args(Setting))}, got {self.settings}")
+            raise UsageError(f"`settings` are one or both of {', '.join(get_args(Setting))}, got {self.settings}")
 
 
 @dataclass(frozen=True, kw_only=True)

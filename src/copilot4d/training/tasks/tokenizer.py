@@ -39,12 +39,12 @@ class TokenizerTraining:
     rays_per_sweep: int = 4096  # supervised at each visit of a sweep
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     scan: ScanConfig = field(default_factory=ScanConfig)
-    remake_codebook: bool = False  # K-means once the bank is full, also over the codes of `--init-from`
+    remake_codebook: bool = False  # K-means once the bank is full, also over the codes of `init_from`
     decoder_only: bool = False  # encoder and codebook stay as they are, but for a K-means: tokens keep their meaning
 
     def __post_init__(self) -> None:
         if self.rays_per_sweep < 1:
-            raise UsageError(f"--rays-per-sweep must be at least 1, got {self.rays_per_sweep}")
+            raise UsageError(f"`rays_per_sweep` must be at least 1, got {self.rays_per_sweep}")
 
 
 _Encoded = tuple[Tensor, Tensor, Tensor | None]  # features (B, H, W, D), tokens (B, H, W), empty columns (B, H, W)
