@@ -45,6 +45,18 @@ def test_a_log_without_poses_gets_some(tmp_path, capsys):
     assert f"Wrote {folder / 'poses.txt'}" in capsys.readouterr().out.replace("\n", "")
 
 
+def test_estimated_poses_beside_given_ones_are_not_used_but_compared(tmp_path, capsys):
+    pytest.importorskip("kiss_icp", reason="the extra `poses` is not installed")
+    folder = write_kitti(thicket_log(), tmp_path, name="08")
+    before = (folder / "poses.txt").read_text()
+    main(["doctor", "--estimate-poses", str(tmp_path)])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the estimate is NOT used" in said
+    assert "m with the log's poses" in said
+    assert "m with the estimated ones" in said
+    assert (folder / "poses.txt").read_text() == before
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -45,23 +45,23 @@ def test_the_remedy_restores_the_motion(code, damage):
     assert np.abs(motions(damaged) - motions(POSES)).max() > 0.05
     # Where the headings of degrees start is read off the direction of travel, which is a chord, not a tangent.
     tolerance = 5e-3 if code == "poses-degrees-for-radians" else 1e-9
-    np.testing.assert_allclose(motions(explanation.mend(damaged)), motions(POSES), atol=tolerance)
+    np.testing.assert_allclose(motions(explanation.correct(damaged)), motions(POSES), atol=tolerance)
 
 
-def test_degrees_are_mended_in_any_world_frame_and_past_full_turns():
+def test_degrees_are_corrected_in_any_world_frame_and_past_full_turns():
     (explanation,) = by_code("poses-degrees-for-radians")
     turning = se3.from_yaw(np.linspace(0, 3.0, 24), np.zeros(3))
     turning[:, :2, 3] = 30 * np.stack([np.sin(np.linspace(0, 3, 24)), 1 - np.cos(np.linspace(0, 3, 24))], axis=-1)
     world = se3.from_yaw(2.0, (5.0, 6.0, 0.0))
     damaged = se3.compose(world, degrees_as_radians(turning))
     middle = slice(1, -1)  # the direction of travel is half a step off at the ends
-    np.testing.assert_allclose(motions(explanation.mend(damaged))[middle], motions(turning)[middle], atol=1e-3)
+    np.testing.assert_allclose(motions(explanation.correct(damaged))[middle], motions(turning)[middle], atol=1e-3)
 
 
 def test_one_of_the_two_orders_of_quaternions_restores_the_motion():
     damaged = quaternions_reordered(POSES)
     errors = [
-        np.abs(motions(e.mend(damaged)) - motions(POSES)).max() for e in by_code("poses-quaternion-order")
+        np.abs(motions(e.correct(damaged)) - motions(POSES)).max() for e in by_code("poses-quaternion-order")
     ]  # fmt: skip
     assert len(errors) == 2
     assert min(errors) < 1e-9
@@ -71,14 +71,14 @@ def test_one_of_the_two_orders_of_quaternions_restores_the_motion():
 def test_a_shift_is_undone_by_the_one_that_says_so(shift, says):
     damaged = np.roll(POSES, -shift, axis=0)  # sweep i has the pose of sweep i + shift
     (explanation,) = [e for e in by_code("poses-off-by-one") if says in e.title]
-    mended = explanation.mend(damaged)
-    known = np.isfinite(mended).all(axis=(1, 2))
+    corrected = explanation.correct(damaged)
+    known = np.isfinite(corrected).all(axis=(1, 2))
     assert known.sum() == len(POSES) - 1
-    np.testing.assert_array_equal(mended[known][1:-1], POSES[known][1:-1])
+    np.testing.assert_array_equal(corrected[known][1:-1], POSES[known][1:-1])
 
 
 @pytest.mark.parametrize("up", [UP, -UP, np.array([0.0, 1.0, 0.0]), np.array([-1.0, 0.0, 0.0])])
-def test_axes_are_mended_by_the_change_that_the_remedy_names(up):
+def test_axes_are_corrected_by_the_change_that_the_remedy_names(up):
     """Points p' with p = C p': the motion between p' is C^-1 motion C, and exactly one remedy spells that C."""
     for change in axis_changes():
         if (change @ up)[2] != 1 or (change == np.eye(3)).all():
@@ -89,7 +89,7 @@ def test_axes_are_mended_by_the_change_that_the_remedy_names(up):
         assert len(named) == 1
         matrix = np.eye(4)
         matrix[:3, :3] = change
-        np.testing.assert_allclose(motions(named[0].mend(POSES)), matrix.T @ motions(POSES) @ matrix, atol=1e-12)
+        np.testing.assert_allclose(motions(named[0].correct(POSES)), matrix.T @ motions(POSES) @ matrix, atol=1e-12)
         assert (named[0].code == "axes-mirrored") == (np.linalg.det(change) < 0)
 
 

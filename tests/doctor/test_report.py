@@ -34,7 +34,7 @@ def test_the_words_say_what_is_there_and_what_to_do(inverted):
     words = " ".join(text_of(inverted).split())
     for expected in (
         "folder, 1 drive", "14", "5 Hz", "metres", "+z", "1.73 m", "(0.00, 0.00, 0.00)", "PROBLEM",
-        "The poses are inverted", "To fix it: invert every pose", "Verdict: 1 problem to mend",
+        "The poses are inverted", "To fix it: invert every pose", "Verdict: 1 problem to fix",
     ):  # fmt: skip
         assert expected in words
 
@@ -75,5 +75,5 @@ def test_the_same_finding_is_told_once_and_problems_come_first():
 def test_a_healthy_verdict_counts_remarks(tmp_path):
     write_kitti(LOG[:3], tmp_path, name="00")
     report = examine(tmp_path)
-    assert verdict(report) == "Verdict: healthy, nothing to mend (2 remarks)."
+    assert verdict(report) == "Verdict: healthy, nothing to fix (2 remarks)."
     assert "frames 3..9 are missing" in " ".join(text_of(report).split())

@@ -1,4 +1,4 @@
-"""`copilot4d doctor`: look at a data set and say what is wrong with it, and how to mend it."""
+"""`copilot4d doctor`: look at a data set and say what is wrong with it, and how to fix it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from copilot4d.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Look at a data set and say what is wrong with it, and how to mend it.
+    """Check a data set: what is wrong with it, and how to fix it.
 
-    Exits with 0 if nothing needs mending and with 1 otherwise. Reads a sample of the sweeps, and the size of every
+    Exits with 0 if nothing needs fixing and with 1 otherwise. Reads a sample of the sweeps, and the size of every
     file. Example:
 
         copilot4d doctor path/to/data --html report.html
@@ -33,14 +33,15 @@ class Options:
     drives: tuple[str, ...] = ()
     """Only these drives, by name."""
     most_drives: int = 20
-    """Look at so many drives, spread over all."""
+    """Check at most this many drives, spread over all."""
     sweeps: int = 12
-    """Read so many sweeps of each drive, and those of a few pairs."""
+    """Sweeps to read of each drive, beside a few pairs."""
     all: bool = False
     """Read every sweep of every drive."""
     estimate_poses: bool = False
-    """First make poses from the sweeps with KISS-ICP (pip install 'copilot4d[poses]') for the drives that have none;
-    where all have some, they are written beside them as poses_estimated.txt. No file is ever replaced."""
+    """First estimate poses from the sweeps with KISS-ICP (pip install 'copilot4d[poses]') for drives that have none.
+    Where all have some, the estimate is written beside them as poses_estimated.txt and compared with them, but not
+    used. No file is ever replaced."""
     poses_out: Path | None = None
     """With --estimate-poses: write the poses into this folder, DRIVE.txt in TUM format, not into the data set."""
 
@@ -84,7 +85,7 @@ def show(report: Report) -> None:
 
 
 def next_command(options: Options, report: Report) -> str:
-    """What to try now: score a baseline on healthy data, look at pictures, or come back when it is mended."""
+    """What to try now: score a baseline on healthy data, look at pictures, or come back when it is fixed."""
     path = shlex.quote(str(options.path))
     if report.healthy:
         setting = next((s for s in ("1s", "3s") if any(d.windows[s] for d in report.drives)), None)
@@ -97,11 +98,19 @@ def next_command(options: Options, report: Report) -> str:
         return f"copilot4d doctor --estimate-poses {path}"
     if options.html is None and report.drives:
         return f"copilot4d doctor {path} --html report.html   (pictures of what is wrong)"
-    return f"copilot4d doctor {path}   (once it is mended)"
+    return f"copilot4d doctor {path}   (once it is fixed)"
 
 
 def _estimate(options: Options) -> None:
-    from copilot4d.doctor.estimate import write_estimated_poses
+    from copilot4d.doctor.estimate import estimate_and_compare
 
-    for file in write_estimated_poses(options.path, names=options.drives, out=options.poses_out, track=track):
-        console.print(f"Wrote {file}", markup=False, highlight=False)
+    for made in estimate_and_compare(options.path, names=options.drives, out=options.poses_out, track=track):
+        lines = [f"Wrote {made.file}"]
+        if made.comparison is not None:
+            lines.append(
+                f"  drive {made.drive} has poses: the estimate is NOT used, and the report below is about the log's own"
+            )
+            lines.append(f"  {made.comparison.verdict}")
+            lines.append(f"  to use the estimate in own data: `poses: {made.file.name}` in copilot4d.yaml")
+        for line in lines:
+            console.print(line, markup=False, highlight=False)

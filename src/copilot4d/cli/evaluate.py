@@ -13,6 +13,7 @@ from copilot4d.cli.console import console, next_step, track
 from copilot4d.cli.held_output import held, terminated_as_interrupted
 from copilot4d.cli.model_options import ModelOptions, load, tell_limits
 from copilot4d.cli.outputs import check_output_file
+from copilot4d.cli.own_returns import tell_own_returns
 from copilot4d.cli.score_table import COLUMNS, cell, drive_list
 from copilot4d.datasets import Dataset, open_dataset
 from copilot4d.errors import DataError, UsageError
@@ -70,6 +71,7 @@ def run(options: Options) -> int:
     forecaster = load(options)
     tell_limits(forecaster, protocol.half_m)
     dataset = choose_drives(open_dataset(options.data), options.drives, options.split)
+    tell_own_returns(dataset.values())
     partial = options.out.with_name(f"{options.out.name}.partial")
     with held(options.out), terminated_as_interrupted():
         scores = evaluate_dataset(

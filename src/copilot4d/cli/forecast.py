@@ -13,6 +13,7 @@ from copilot4d.cli.forecast_files import check_format, prepare_folder, write_des
 from copilot4d.cli.forecast_moment import Moment, Route, choose_moment, plan_route
 from copilot4d.cli.model_options import ModelOptions, load, tell_limits
 from copilot4d.cli.outputs import check_output_folder
+from copilot4d.cli.own_returns import tell_own_returns
 from copilot4d.datasets import open_dataset
 from copilot4d.datasets.windows import frame_rule, protocol_windows
 from copilot4d.errors import UsageError
@@ -60,6 +61,7 @@ def run(options: Options) -> int:
     dataset = open_dataset(options.data)
     moment = choose_moment(dataset, options.drive, options.frame, options.setting, options.on_bad_sweep)
     route = plan_route(moment, options.setting, options.future_poses)
+    tell_own_returns([moment.drive])
     _say_what_is_forecast(options, moment, route)
     tell_limits(forecaster)
     forecast = forecaster.forecast(

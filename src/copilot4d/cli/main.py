@@ -27,7 +27,7 @@ class Verb(NamedTuple):
 VERBS: dict[str, Verb] = {
     "demo": Verb("demo", "from nothing to a scored, pictured forecast, in a minute or two"),
     "simulate": Verb("simulate", "write drives through streets drawn from a seed, with traffic that reacts"),
-    "doctor": Verb("doctor", "look at a data set and say what is wrong with it, and how to mend it"),
+    "doctor": Verb("doctor", "check a data set: what is wrong with it, and how to fix it"),
     "train tokenizer": Verb("train_tokenizer", "learn to turn sweeps into tokens and back"),
     "train occupancy-4d": Verb("train_occupancy", "train the learned baseline 4D-Occ"),
     "evaluate-tokenizer": Verb("evaluate_tokenizer", "score and draw how well a tokenizer reconstructs sweeps"),

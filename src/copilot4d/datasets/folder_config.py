@@ -41,6 +41,7 @@ class FolderConfig:
     invalid_points: str = "error"  # or "drop": leave out points that are NaN or infinite
     poses: str | None = None  # the pose file, below the drive's folder; by default looked for
     pose_format: str | None = None  # "tum" or "kitti"; by default told from the numbers in a line
+    pose_time_unit: str = "s"  # of the times in a TUM file
     pose_frame: str = "world_from_lidar"  # or "world_from_ego", with ego_from_lidar
     ego_from_lidar: FloatArray | None = None  # (4, 4)
     timestamps: Mapping[str, Any] | None = None  # {file: NAME, unit: s} or {filename: ns} or {rate_hz: 10}
@@ -96,6 +97,13 @@ def parse_axes(text: str) -> FloatArray:
     if round(float(np.linalg.det(rotation))) != 1:
         raise ValueError("three directions at right angles that form a right-handed system")
     return rotation
+
+
+def axes_in_words(lidar_from_file: FloatArray) -> str:
+    """The text that `parse_axes` reads as this rotation."""
+    names = {direction: word for word, direction in _DIRECTIONS.items()}
+    columns = np.rint(lidar_from_file).astype(int).T.tolist()
+    return ", ".join(f"{axis} {names[tuple(column)]}" for axis, column in zip("xyz", columns, strict=True))
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
@@ -233,6 +241,7 @@ _PARSERS: dict[str, Callable[[Path, str, Any], Any]] = {
     "invalid_points": _one_of("error", "drop"),
     "poses": _file_below,
     "pose_format": _one_of("tum", "kitti"),
+    "pose_time_unit": _one_of(*UNITS_NS),
     "pose_frame": _one_of("world_from_lidar", "world_from_ego"),
     "ego_from_lidar": _motion,
     "timestamps": _timestamps,

@@ -10,6 +10,7 @@ import re
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,23 @@ from numpy.typing import NDArray
 from copilot4d.datasets.folder_config import FolderConfig
 from copilot4d.datasets.point_files import suffix_of
 from copilot4d.datasets.pose_files import TimedPoses, read_kitti_poses, read_tum_poses
-from copilot4d.datasets.text_files import check_increasing, nanoseconds_from, numbered_lines, parse_nanoseconds
+from copilot4d.datasets.text_files import (
+    UNITS_NS,
+    check_increasing,
+    check_seconds,
+    nanoseconds_from,
+    numbered_lines,
+    parse_nanoseconds,
+)
 from copilot4d.errors import Copilot4dWarning, DataError
 from copilot4d.geometry import se3
 from copilot4d.geometry.se3 import FloatArray
 
 TIME_FILES = ("times.txt", "timestamps.txt")
 DEFAULT_RATE_HZ = 10.0
+# File names that are Unix times, by their digits.
+_UNIX_DIGITS = {r"[0-9]{17,19}": "ns", r"[0-9]{16}": "us", r"[0-9]{13}": "ms", r"[0-9]{9,10}\.[0-9]+": "s"}
+_USUAL_INTERVALS_S = (0.02, 2.5)  # of lidars
 _LONGEST_GAP_S = 1.0  # between two poses; a straight line across more is no pose
 
 
@@ -36,17 +47,63 @@ class Timing:
     poses: FloatArray  # (N, 4, 4) as the pose file has them: of its frame, in its units
 
 
+@dataclass(frozen=True, kw_only=True)
+class TimeSource:
+    """Where the times of a drive's sweeps come from, and in which unit they are read."""
+
+    kind: Literal["file", "names", "rate", "poses"]
+    name: str = ""  # of the file
+    unit: str = "s"
+
+    def line(self, unit: str) -> str:
+        """The line of copilot4d.yaml that reads these times in another unit."""
+        match self.kind:
+            case "file":
+                return f"timestamps: {{file: {self.name}, unit: {unit}}}"
+            case "names":
+                return f"timestamps: {{filename: {unit}}}"
+            case "poses":
+                return f"pose_time_unit: {unit}"
+            case "rate":
+                return "timestamps: {rate_hz: ...}"
+
+
+def time_source(folder: Path, config: FolderConfig, paths: tuple[Path, ...]) -> TimeSource:
+    """What tells the times of sweep files: the description, a usual file, their names, or else the poses."""
+    match config.timestamps:
+        case {"file": name, "unit": unit}:
+            return TimeSource(kind="file", name=str(name), unit=unit)
+        case {"filename": unit}:
+            return TimeSource(kind="names", unit=unit)
+        case {"rate_hz": _}:
+            return TimeSource(kind="rate")
+    usual = next((name for name in TIME_FILES if (folder / name).is_file()), None)
+    if usual is not None:
+        return TimeSource(kind="file", name=usual)
+    stems = [_stem(path) for path in paths]
+    for digits, unit in _UNIX_DIGITS.items():
+        if all(re.fullmatch(digits, stem) for stem in stems):
+            return TimeSource(kind="names", unit=unit)
+    return TimeSource(kind="poses", unit=config.pose_time_unit)
+
+
 def read_timing(folder: Path, config: FolderConfig, paths: tuple[Path, ...], pose_file: Path | None) -> Timing:
     """Times and poses of the sweep files, which are in natural order. No pose file: identity poses."""
     pose_format = None if pose_file is None else config.pose_format or _guess_pose_format(pose_file)
     if pose_file is not None and pose_format == "tum":
-        trajectory = read_tum_poses(pose_file)
+        trajectory = read_tum_poses(pose_file, unit=config.pose_time_unit)
         times = _sweep_times(folder, config, paths)
         if times is None:
             _same_count(pose_file, len(trajectory.poses), paths)
             return Timing(order=np.arange(len(paths)), timestamps_ns=trajectory.timestamps_ns, poses=trajectory.poses)
         order, timestamps_ns = times
-        return Timing(order=order, timestamps_ns=timestamps_ns, poses=_poses_at(pose_file, trajectory, timestamps_ns))
+        return Timing(
+            order=order,
+            timestamps_ns=timestamps_ns,
+            poses=_poses_at(
+                pose_file, trajectory, timestamps_ns, config.pose_time_unit, time_source(folder, config, paths)
+            ),
+        )
     order, timestamps_ns = _sweep_times(folder, config, paths) or _assumed_times(folder, paths)
     if pose_file is None:
         return Timing(order=order, timestamps_ns=timestamps_ns, poses=se3.identity((len(paths),)))
@@ -55,13 +112,21 @@ def read_timing(folder: Path, config: FolderConfig, paths: tuple[Path, ...], pos
     return Timing(order=order, timestamps_ns=timestamps_ns, poses=poses)
 
 
+_WRONG_COUNTS = {
+    7: "they look like TUM without its time: put the time of each pose, in seconds, in front of its line",
+    9: "they look like TUM with a column more: keep `timestamp tx ty tz qx qy qz qw` of each line",
+    13: "they look like a time and a KITTI matrix: write the first column to times.txt, and leave it out here",
+    16: "they look like whole 4x4 matrices: keep the first 12 numbers of each line (cut -d' ' -f1-12 poses.txt)",
+}
+
+
 def _guess_pose_format(path: Path) -> str:
     lines = numbered_lines(path, "poses")
     count = len(lines[0][1].replace(",", " ").split()) if lines else 0
     if count not in (8, 12):
         raise DataError(
             path, "poses", expected="8 numbers a line (TUM) or 12 (KITTI)", found=f"{count} in the first line",
-            remedy="write the poses in one of these formats",
+            remedy=_WRONG_COUNTS.get(count, "write the poses in one of these formats"),
         )  # fmt: skip
     return "tum" if count == 8 else "kitti"
 
@@ -74,7 +139,9 @@ def _same_count(pose_file: Path, count: int, paths: tuple[Path, ...]) -> None:
         )  # fmt: skip
 
 
-def _poses_at(pose_file: Path, trajectory: TimedPoses, timestamps_ns: NDArray[np.int64]) -> FloatArray:
+def _poses_at(
+    pose_file: Path, trajectory: TimedPoses, timestamps_ns: NDArray[np.int64], pose_unit: str, source: TimeSource
+) -> FloatArray:
     """The trajectory at the sweeps' times; half an interval beyond its ends is allowed."""
     if not len(trajectory.poses):
         raise DataError(pose_file, "poses", expected="at least one pose", found="none", remedy="write the poses")
@@ -89,8 +156,9 @@ def _poses_at(pose_file: Path, trajectory: TimedPoses, timestamps_ns: NDArray[np
         raise DataError(
             pose_file, "timestamps", expected=f"poses around each sweep's time (sweep {at}: {sweep_s[at]:.3f} s)",
             found=f"poses from 0 to {pose_s[-1]:.3f} s, counted from the first ({start_ns} ns); "
-            f"{int(outside.sum())} sweeps lie outside", remedy="use one clock and one unit for sweeps and poses, or "
-            "leave out sweeps without poses",
+            f"{int(outside.sum())} sweeps lie outside",
+            remedy=_unit_remedy(trajectory.timestamps_ns, timestamps_ns, pose_unit, source)
+            or "use one clock and one unit for sweeps and poses, or leave out sweeps without poses",
         )  # fmt: skip
     if len(steps_s):
         segment = np.clip(np.searchsorted(pose_s, sweep_s, side="right") - 1, 0, len(steps_s) - 1)
@@ -105,26 +173,51 @@ def _poses_at(pose_file: Path, trajectory: TimedPoses, timestamps_ns: NDArray[np
     return se3.interpolate_trajectory(pose_s, trajectory.poses, sweep_s)
 
 
+def _unit_remedy(
+    pose_ns: NDArray[np.int64], sweep_ns: NDArray[np.int64], pose_unit: str, source: TimeSource
+) -> str | None:
+    """The line that brings sweeps and poses together, where another unit of one of them does; None where none does."""
+    for unit, factor_ns in UNITS_NS.items():
+        poses_s = pose_ns * (factor_ns / UNITS_NS[pose_unit] * 1e-9)
+        if unit != pose_unit and _covers(poses_s, sweep_ns * 1e-9):
+            return (
+                f"the times of the poses look like {unit}, not {pose_unit}: "
+                f"write `pose_time_unit: {unit}` in copilot4d.yaml"
+            )
+        if source.kind in ("file", "names") and unit != source.unit:
+            sweeps_s = sweep_ns * (factor_ns / UNITS_NS[source.unit] * 1e-9)
+            if _covers(pose_ns * 1e-9, sweeps_s):
+                return (
+                    f"the times of the sweeps look like {unit}, not {source.unit}: "
+                    f"write `{source.line(unit)}` in copilot4d.yaml"
+                )
+    return None
+
+
+def _covers(poses_s: FloatArray, sweeps_s: FloatArray) -> bool:
+    """Whether most sweeps lie between the poses, both at a plausible pace."""
+    if len(poses_s) < 2 or len(sweeps_s) < 2:
+        return False
+    pace_s = float(np.median(np.diff(sweeps_s)))
+    inside = (sweeps_s >= poses_s[0] - pace_s) & (sweeps_s <= poses_s[-1] + pace_s)
+    return _USUAL_INTERVALS_S[0] <= pace_s <= _USUAL_INTERVALS_S[1] and float(inside.mean()) > 0.5
+
+
 def _sweep_times(
     folder: Path, config: FolderConfig, paths: tuple[Path, ...]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """(order, times) of the sweeps as the description says or the usual files tell; None where nothing tells."""
-    match config.timestamps:
-        case {"file": name, "unit": unit}:
-            return _times_from_file(folder / name, unit, paths)
-        case {"filename": unit}:
-            return _times_from_names(paths, unit)
-        case {"rate_hz": rate_hz}:
+    source = time_source(folder, config, paths)
+    match source.kind:
+        case "file":
+            return _times_from_file(folder / source.name, source.unit, paths)
+        case "names":
+            return _times_from_names(paths, source.unit)
+        case "rate":
+            rate_hz = (config.timestamps or {})["rate_hz"]
             return np.arange(len(paths)), np.rint(np.arange(len(paths)) * (1e9 / rate_hz)).astype(np.int64)
-    usual = next((folder / name for name in TIME_FILES if (folder / name).is_file()), None)
-    if usual is not None:
-        return _times_from_file(usual, "s", paths)
-    stems = [_stem(path) for path in paths]
-    if all(re.fullmatch(r"[0-9]{16,19}", stem) for stem in stems):
-        return _times_from_names(paths, "us" if all(len(stem) == 16 for stem in stems) else "ns")
-    if all(re.fullmatch(r"[0-9]{9,10}\.[0-9]+", stem) for stem in stems):
-        return _times_from_names(paths, "s")
-    return None
+        case "poses":
+            return None
 
 
 def _stem(path: Path) -> str:
@@ -139,6 +232,9 @@ def _times_from_file(path: Path, unit: str, paths: tuple[Path, ...]) -> tuple[ND
             path, "timestamps", expected=f"a line for each of the {len(paths)} sweeps", found=f"{len(lines)} lines",
             remedy="write one time per sweep, in the order of the file names",
         )  # fmt: skip
+    source = TimeSource(kind="file", name=path.name)
+    if unit == "s" and lines:
+        check_seconds(path, "timestamps", *lines[0], source.line)
     times = [parse_nanoseconds(path, "timestamps", number, text, unit) for number, text in lines]
     timestamps_ns = np.array(times, dtype=np.int64)
     check_increasing(path, timestamps_ns, [f"line {number}" for number, _ in lines])
@@ -163,9 +259,25 @@ def _times_from_names(paths: tuple[Path, ...], unit: str) -> tuple[NDArray[np.in
 
 
 def _assumed_times(folder: Path, paths: tuple[Path, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    told = _looks_like_times(paths)
     warnings.warn(
         f"{folder} does not tell when its sweeps were taken: assuming {DEFAULT_RATE_HZ:g} a second. "
-        "Write `timestamps: {rate_hz: ...}` in its copilot4d.yaml",
+        + (told or "Write `timestamps: {rate_hz: ...}` in its copilot4d.yaml"),
         Copilot4dWarning, stacklevel=2,
     )  # fmt: skip
     return np.arange(len(paths)), np.rint(np.arange(len(paths)) * (1e9 / DEFAULT_RATE_HZ)).astype(np.int64)
+
+
+def _looks_like_times(paths: tuple[Path, ...]) -> str | None:
+    """File names whose numbers rise by more than one are times: what their unit would be."""
+    numbers = [re.search(r"[0-9]+$", _stem(path)) for path in paths]
+    if len(paths) < 3 or not all(numbers):
+        return None
+    step = float(np.median(np.diff(sorted(int(number[0]) for number in numbers if number))))
+    for unit, factor_ns in UNITS_NS.items():
+        if step > 1 and _USUAL_INTERVALS_S[0] <= step * factor_ns * 1e-9 <= _USUAL_INTERVALS_S[1]:
+            return (
+                f"Its file names rise by {step:g}, which looks like {unit}: "
+                f"write `timestamps: {{filename: {unit}}}` in its copilot4d.yaml"
+            )
+    return None

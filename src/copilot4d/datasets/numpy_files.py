@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from copilot4d.datasets.column_count import columns_line, likely_columns
 from copilot4d.datasets.point_fields import (
     COPY_AGAIN,
     INTENSITY_NAMES,
@@ -64,7 +65,7 @@ def _read_floats(path: Path, columns: Sequence[str]) -> NDArray[np.float32]:
         if size % row:
             raise DataError(
                 path, "points", expected=f"a multiple of {row} bytes (float32 {' '.join(columns)})",
-                found=f"{size} bytes, {size % row} too many", remedy=COPY_AGAIN,
+                found=f"{size} bytes, {size % row} too many", remedy=_other_columns(path, len(columns)) or COPY_AGAIN,
             )  # fmt: skip
         values = np.empty(size // 4, dtype=np.float32)
         got = _fill(descriptor, values.data.cast("B")) if size else 0
@@ -73,6 +74,15 @@ def _read_floats(path: Path, columns: Sequence[str]) -> NDArray[np.float32]:
     if got != size:
         raise damaged(path, f"{size} bytes of points", f"only {got} bytes could be read")
     return values if sys.byteorder == "little" else values.byteswap()
+
+
+def _other_columns(path: Path, given: int) -> str | None:
+    """What to write where a file looks like whole rows of another number of columns."""
+    values = np.fromfile(path, dtype="<f4")
+    count = likely_columns(values)
+    if count is None or count == given or len(values) % count:
+        return None
+    return f"the file looks like {count} columns, not {given}: write `{columns_line(count)}` in copilot4d.yaml"
 
 
 def _fill(descriptor: int, buffer: memoryview) -> int:

@@ -11,7 +11,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from copilot4d.datasets.text_files import check_increasing, numbered_lines, parse_floats, parse_nanoseconds
+from copilot4d.datasets.text_files import (
+    check_increasing,
+    check_seconds,
+    numbered_lines,
+    parse_floats,
+    parse_nanoseconds,
+)
 from copilot4d.errors import DataError, UsageError
 from copilot4d.geometry import se3
 from copilot4d.geometry.se3 import FloatArray
@@ -39,14 +45,19 @@ def read_kitti_poses(path: str | Path) -> FloatArray:
     return rigid_poses(path, poses, [f"line {number}" for number, _ in lines])
 
 
-def read_tum_poses(path: str | Path) -> TimedPoses:
-    """A trajectory from lines `timestamp tx ty tz qx qy qz qw` (seconds, metres; the quaternion's w is last)."""
+def read_tum_poses(path: str | Path, unit: str = "s") -> TimedPoses:
+    """A trajectory from lines `timestamp tx ty tz qx qy qz qw` (metres; the quaternion's w is last).
+
+    The times are in `unit`. Seconds that lie thousands of years ahead are an error that says which unit they look like.
+    """
     path = Path(path)
     times, translations, quaternions, labels = [], [], [], []
     for number, line in numbered_lines(path, "poses"):
         words = line.replace(",", " ").split()
         values = parse_floats(path, "poses", number, words, 8)
-        times.append(parse_nanoseconds(path, "timestamp", number, words[0]))
+        if unit == "s":
+            check_seconds(path, "timestamp", number, words[0], "pose_time_unit: {}".format)
+        times.append(parse_nanoseconds(path, "timestamp", number, words[0], unit))
         translations.append(values[1:4])
         quaternions.append([values[7], *values[4:7]])
         labels.append(f"line {number}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from copilot4d.errors import DataError
 
+_LATEST_S = 1e11  # the year 5138
 _LARGEST_NS = 2**62 - 1  # differences of two such times still fit 64 bits; that is 146 years from 1970
 
 
@@ -73,6 +75,22 @@ def parse_nanoseconds(path: Path, field: str, number: int, word: str, unit: str 
         return nanoseconds_from(word, unit)
     except ValueError as error:
         raise _not_a_number(path, field, number, word) from error
+
+
+def check_seconds(path: Path, field: str, number: int, word: str, line: Callable[[str], str]) -> None:
+    """DataError for a time in seconds that lies thousands of years ahead: which unit it looks like, and the line of
+    copilot4d.yaml that says so.
+    """
+    try:
+        value = float(word)
+    except ValueError:
+        return  # another check says so
+    if _LATEST_S < value < float("inf"):
+        unit = "ms" if value < 1e14 else "us" if value < 1e17 else "ns"
+        raise DataError(
+            path, f"{field}, line {number}", expected="a time in seconds", found=f"{word}, which looks like {unit}",
+            remedy=f"write `{line(unit)}` in copilot4d.yaml, or the times in seconds",
+        )  # fmt: skip
 
 
 UNITS_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}

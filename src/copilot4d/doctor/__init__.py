@@ -1,4 +1,4 @@
-"""`copilot4d doctor`: looks at a data set and says what is wrong with it, how that is known, and how to mend it."""
+"""`copilot4d doctor`: looks at a data set and says what is wrong with it, how that is known, and how to fix it."""
 
 from copilot4d.doctor.drive import DriveReport, examine_drive
 from copilot4d.doctor.estimate import write_estimated_poses

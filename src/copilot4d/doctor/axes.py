@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from copilot4d.datasets.folder_config import OUR_AXES
 from copilot4d.doctor.explanations import change_in_words
+from copilot4d.doctor.file_frame import FileFrame
 from copilot4d.doctor.finding import Finding, problem, remark
 from copilot4d.doctor.ground import Ground
 from copilot4d.doctor.trajectory import TrajectoryFacts
 from copilot4d.geometry.se3 import FloatArray
 
-_LONG_WAY_M = 30.0  # nobody reverses that far
-_AXES_OF = {"+x": "forward", "-x": "backward", "+y": "left", "-y": "right", "+z": "up", "-z": "down"}
+_LONG_WAY_M = 30.0  # farther than a vehicle reverses
 
 
 def axis_vector(name: str) -> FloatArray:
@@ -36,9 +37,12 @@ def turned_points(points: FloatArray, change: FloatArray) -> FloatArray:
     return np.stack([points[:, k] * points.dtype.type(change[i, k]) for i, k in enumerate(columns)], axis=1)
 
 
-def check_axes(where: str, ground: Ground | None, motion: TrajectoryFacts, poses_z_up: float) -> list[Finding]:
+def check_axes(
+    where: str, ground: Ground | None, motion: TrajectoryFacts, poses_z_up: float, frame: FileFrame
+) -> list[Finding]:
     """Findings for points and poses that share one frame (they fit each other), which is not ours.
 
+    Formulas and `axes:` lines are for the columns of the files.
     `poses_z_up` is how much of the lidar's z axis the poses turn to the world's z: 1 for all of it.
     """
     up, forward, way_m = ground.up if ground is not None else "+z", motion.forward, motion.way_m
@@ -48,7 +52,7 @@ def check_axes(where: str, ground: Ground | None, motion: TrajectoryFacts, poses
         return [remark(
             "axes-backward", where, "The vehicle drives backward",
             f"all of its {way_m:.0f} m go along -x of its own frame",
-            "nothing, if it truly reverses; otherwise turn points and poses by 180 degrees about z",
+            "nothing, if it truly reverses; otherwise " + _remedy(up, axis_vector("-x"), frame),
         )]  # fmt: skip
     evidence = []
     if up != "+z" and ground is not None:
@@ -60,25 +64,25 @@ def check_axes(where: str, ground: Ground | None, motion: TrajectoryFacts, poses
     if up == "-z" and poses_z_up > 0.9 and forward in (None, "+x"):
         return [problem(
             "axes-mirrored", where, "The points stand on their head: z points down", "; ".join(evidence),
-            "if z alone was negated, change the points (not the poses): x = x, y = y, z = -z. If y points right as "
-            "well (a lidar that hangs upside down): " + _remedy(up, axis_vector("+x")),
+            "if z alone was negated, change the points (not the poses): "
+            f"{change_in_words(frame.of_columns(np.diag([1.0, 1.0, -1.0])))}. If y points right as "
+            "well (a lidar that hangs upside down): " + _remedy(up, axis_vector("+x"), frame),
         )]  # fmt: skip
     ahead = axis_vector(forward) if forward is not None and forward[1] != up[1] else None
-    return [problem("axes-up" if up != "+z" else "axes-forward", where, title, "; ".join(evidence), _remedy(up, ahead))]
+    code = "axes-up" if up != "+z" else "axes-forward"
+    return [problem(code, where, title, "; ".join(evidence), _remedy(up, ahead, frame))]
 
 
-def _remedy(up: str, ahead: FloatArray | None) -> str:
+def _remedy(up: str, ahead: FloatArray | None, frame: FileFrame) -> str:
     z = axis_vector(up)
     if ahead is None:
-        return f"turn points and poses so that x is forward, y left and z up (z = {up.lstrip('+')})"
+        return f"turn points and poses so that x is forward, y left and z up (z = {up.lstrip('+')} of what it is now)"
     change = np.stack([ahead, np.cross(z, ahead), z])
-    names = [_AXES_OF[_name(change[:, k])] for k in range(3)]
+    line = frame.axes_line(change)
+    if frame.described:
+        instead = "" if frame.axes_text == OUR_AXES else f" instead of `axes: {frame.axes_text}`"
+        return f"write `{line}` in copilot4d.yaml{instead}: it turns points and poses together"
     return (
         f"turn the points, {change_in_words(change)}, and the poses with them (pose @ inverse of that turn); own data: "
-        f"`axes: x {names[0]}, y {names[1]}, z {names[2]}` in copilot4d.yaml does both"
+        f"`{line}` in copilot4d.yaml does both"
     )
-
-
-def _name(vector: FloatArray) -> str:
-    axis = int(np.argmax(np.abs(vector)))
-    return f"{'+' if vector[axis] > 0 else '-'}{'xyz'[axis]}"

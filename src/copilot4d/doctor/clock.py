@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from copilot4d.datasets.folder_timing import TimeSource
+from copilot4d.datasets.text_files import UNITS_NS
 from copilot4d.doctor.finding import Finding, listed, problem, remark
 from copilot4d.geometry import clock
 
@@ -40,8 +42,8 @@ def read_clock(timestamps_ns: NDArray[np.int64]) -> ClockFacts:
     return ClockFacts(rate_hz=1e9 / clock.interval_ns(timestamps_ns), gaps=gaps, jitter_s=jitter_s)
 
 
-def check_clock(where: str, facts: ClockFacts, frames: int) -> list[Finding]:
-    """Findings about rate, gaps and jitter."""
+def check_clock(where: str, facts: ClockFacts, frames: int, times: TimeSource | None = None) -> list[Finding]:
+    """Findings about rate, gaps and jitter. `times`: where own data says when its sweeps were taken."""
     findings = []
     if facts.gaps:
         after = listed([f"{lost} after frame {frame}" for frame, lost in facts.gaps])
@@ -52,12 +54,7 @@ def check_clock(where: str, facts: ClockFacts, frames: int) -> list[Finding]:
             "gap are left out",
         ))  # fmt: skip
     if not np.isnan(facts.rate_hz) and not _SLOWEST_HZ <= facts.rate_hz <= _FASTEST_HZ:
-        findings.append(problem(
-            "clock-unit", where, "The timestamps are not in the unit that their format says",
-            f"a sweep every {1 / facts.rate_hz:.4g} s, where lidars turn 2 to 20 times a second",
-            "check whether the times are seconds, milliseconds, microseconds or nanoseconds, and write them as the "
-            "format wants them",
-        ))  # fmt: skip
+        findings.append(_wrong_unit(where, facts, times))
     elif not np.isnan(facts.rate_hz) and facts.jitter_s > _UNSTEADY / facts.rate_hz:
         findings.append(remark(
             "clock-unsteady", where, "The sweeps come at an uneven rate",
@@ -65,3 +62,29 @@ def check_clock(where: str, facts: ClockFacts, frames: int) -> list[Finding]:
             "nothing, if the sensor was so; otherwise use the sensor's own timestamps, not the recorder's",
         ))  # fmt: skip
     return findings
+
+
+_UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+
+
+def _wrong_unit(where: str, facts: ClockFacts, times: TimeSource | None) -> Finding:
+    """Intervals that no lidar has: the unit that would make them plausible, and the line that says so."""
+    read_as = times.unit if times is not None and times.unit in UNITS_NS else "s"
+    fits = [
+        unit for unit in UNITS_NS if _SLOWEST_HZ <= facts.rate_hz * UNITS_NS[read_as] / UNITS_NS[unit] <= _FASTEST_HZ
+    ]
+    evidence = f"a sweep every {1 / facts.rate_hz:.4g} s, where lidars turn 2 to 20 times a second"
+    remedy = (
+        "check whether the times are seconds, milliseconds, microseconds or nanoseconds, and write them as the "
+        "format wants them"
+    )
+    if fits:
+        interval_s = UNITS_NS[fits[0]] / UNITS_NS[read_as] / facts.rate_hz
+        evidence += f"; they look like {_UNIT_NAMES[fits[0]]}, which gives a sweep every {interval_s:.3g} s"
+        if times is not None and times.kind != "rate":
+            remedy = f"write `{times.line(fits[0])}` in copilot4d.yaml"
+        else:
+            remedy = (
+                f"write the times in the unit that the format wants: what is there looks like {_UNIT_NAMES[fits[0]]}"
+            )
+    return problem("clock-unit", where, "The timestamps are not in the unit that their format says", evidence, remedy)

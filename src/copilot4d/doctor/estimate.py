@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from copilot4d.datasets import open_dataset
-from copilot4d.datasets.folder_config import FILE_NAME, UNITS_M, FolderConfig, load_config
+from copilot4d.datasets.folder_config import UNITS_M, FolderConfig
 from copilot4d.datasets.kitti_odometry import read_calibration
 from copilot4d.datasets.pose_files import write_kitti_poses, write_tum_poses
+from copilot4d.doctor.compare_poses import PoseComparison, compare_poses
+from copilot4d.doctor.file_frame import description_of
 from copilot4d.doctor.files import sweep_paths
 from copilot4d.doctor.ground import find_ground
 from copilot4d.doctor.registration import SweepPair, forward_starts, structure
@@ -51,9 +54,25 @@ def first_motion(drive: Drive) -> FloatArray:
     return np.eye(4) if pair is None else pair.registered(forward_starts(min(seconds, 1.0)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class EstimatedPoses:
+    """The estimated poses of one drive, where they were written, and how they compare with those it has."""
+
+    drive: str
+    file: Path
+    in_use: bool  # False: the log's own poses stay in use
+    comparison: PoseComparison | None = None  # None where the log has no poses
+
+
 def write_estimated_poses(path: str | Path, *, names: tuple[str, ...] = (), out: str | Path | None = None,
                           track: Track = silent) -> list[Path]:  # fmt: skip
-    """Estimate and write the poses of a data set's drives; returns the files written.
+    """`estimate_and_compare`, for the files alone."""
+    return [made.file for made in estimate_and_compare(path, names=names, out=out, track=track)]
+
+
+def estimate_and_compare(path: str | Path, *, names: tuple[str, ...] = (), out: str | Path | None = None,
+                         track: Track = silent) -> list[EstimatedPoses]:  # fmt: skip
+    """Estimate and write the poses of a data set's drives; returns what was written.
 
     Without names: of all drives that have no poses, or of all if every drive has some. They go where the data set looks
     for them: own data gets the file and the format that its description names. Beside poses that exist, the new ones
@@ -69,10 +88,11 @@ def write_estimated_poses(path: str | Path, *, names: tuple[str, ...] = (), out:
     for name in names:
         drive = dataset[name]
         if out is None:
-            targets[name] = _target(drive, _description(dataset.root, drive), dataset.has_poses(name))
+            targets[name] = _target(drive, description_of(dataset.root, drive), dataset.has_poses(name))
         else:
             targets[name] = Path(out) / f"{name}.txt"
         _check_free(targets[name])
+    written = []
     for name, target in targets.items():
         drive = dataset[name]
         poses = estimate_poses(drive, track)
@@ -80,10 +100,14 @@ def write_estimated_poses(path: str | Path, *, names: tuple[str, ...] = (), out:
         if out is None and drive.format == "kitti_odometry":
             _write_kitti(target, drive, poses)
         elif out is None and drive.format == "folder":
-            _write_own(target, drive, _description(dataset.root, drive), poses)
+            _write_own(target, drive, description_of(dataset.root, drive), poses)
         else:
             write_tum_poses(target, drive.timestamps_ns, poses)
-    return list(targets.values())
+        has_poses = dataset.has_poses(name)
+        comparison = compare_poses(drive, poses) if has_poses else None
+        in_use = out is None and not has_poses
+        written.append(EstimatedPoses(drive=name, file=target, in_use=in_use, comparison=comparison))
+    return written
 
 
 def _target(drive: Drive, description: FolderConfig, has_poses: bool) -> Path:
@@ -130,18 +154,6 @@ def _as_in_files(config: FolderConfig, world_from_lidar: FloatArray) -> FloatArr
     poses = se3.compose(world_from_lidar, lidar_from_file)
     poses[:, :3, 3] /= UNITS_M[config.units]
     return poses if config.ego_from_lidar is None else se3.compose(poses, se3.invert(config.ego_from_lidar))
-
-
-def _description(root: Path, drive: Drive) -> FolderConfig:
-    """What holds for a drive of own data opened at a root: the root's description, and its own on top."""
-    config, keys = FolderConfig(), dict[str, Any]()
-    if drive.format != "folder":
-        return config
-    above = [] if (root / FILE_NAME).is_file() else [root.parent]  # a drive that is opened by itself
-    for path in dict.fromkeys([*above, root, Path(drive.source)]):
-        if (path / FILE_NAME).is_file():
-            config, keys = load_config(path / FILE_NAME, keys)
-    return config
 
 
 def _one_per_number(drive: Drive, poses: FloatArray) -> FloatArray:

@@ -10,9 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from copilot4d.datasets import open_dataset
-from copilot4d.doctor.drive import DriveReport, examine_drive
+from copilot4d.datasets.folder_timing import time_source
+from copilot4d.datasets.numpy_files import KITTI_COLUMNS, NUSCENES_COLUMNS
+from copilot4d.datasets.point_files import suffix_of
+from copilot4d.doctor.drive import DriveReport, Source, examine_drive
+from copilot4d.doctor.file_frame import FileFrame, description_of
+from copilot4d.doctor.files import sweep_paths
 from copilot4d.doctor.finding import Finding, from_data_error, remark
 from copilot4d.errors import Copilot4dWarning, DataError
+from copilot4d.geometry import Drive
 from copilot4d.progress import Track, silent
 
 
@@ -30,12 +36,12 @@ class Report:
 
     @property
     def problems(self) -> tuple[Finding, ...]:
-        """The findings that need mending."""
+        """The findings that need fixing."""
         return tuple(finding for finding in self.findings if finding.severity == "problem")
 
     @property
     def healthy(self) -> bool:
-        """Nothing needs mending."""
+        """Nothing needs fixing."""
         return not self.problems
 
 
@@ -67,7 +73,13 @@ def examine(
             except DataError as error:
                 findings.append(from_data_error(error, "drive"))
                 continue
-            report = examine_drive(drive, has_poses=dataset.has_poses(name), sweeps=sweeps, every_sweep=every_sweep)
+            report = examine_drive(
+                drive,
+                has_poses=dataset.has_poses(name),
+                sweeps=sweeps,
+                every_sweep=every_sweep,
+                source=source_of(dataset.root, drive),
+            )
             reports.append(report)
             findings += report.findings
     told = {str(w.message): w for w in caught if issubclass(w.category, Copilot4dWarning)}
@@ -81,6 +93,19 @@ def examine(
         every_sweep=every_sweep,
         findings=tuple(findings),
     )
+
+
+def source_of(root: Path, drive: Drive) -> Source:
+    """How the files of a drive became it; only own data has a description that says so."""
+    if drive.format != "folder":
+        return Source()
+    config = description_of(root, drive)
+    paths = sweep_paths(drive)
+    times = time_source(Path(drive.source), config, paths) if paths else None
+    bare = bool(paths) and suffix_of(paths[0]) in (".bin", ".pcd.bin")
+    usual = NUSCENES_COLUMNS if bare and suffix_of(paths[0]) == ".pcd.bin" else KITTI_COLUMNS
+    columns = len(config.columns or usual) if bare else None
+    return Source(frame=FileFrame.of(config), times=times, columns=columns)
 
 
 def spread(names: Sequence[str], most: int) -> tuple[str, ...]:

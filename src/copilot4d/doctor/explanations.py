@@ -1,5 +1,8 @@
 """What a log's poses may be instead of `world_from_lidar`: each explanation turns the poses as given into those that
 would be right if it were true. The registration of the sweeps then says which one is.
+
+Explanations of poses work on the poses as the file has them; those of axes on the points as they were loaded, because
+it is these that are compared.
 """
 
 from __future__ import annotations
@@ -10,11 +13,12 @@ from itertools import permutations, product
 
 import numpy as np
 
+from copilot4d.doctor.file_frame import FileFrame
 from copilot4d.geometry import se3
 from copilot4d.geometry.se3 import FloatArray
 
 DEGREES = 180 / np.pi
-Mended = Callable[[FloatArray], FloatArray]  # (N, 4, 4) as given -> (N, 4, 4) as they should be; NaN where unknown
+Corrected = Callable[[FloatArray], FloatArray]  # (N, 4, 4) as given -> (N, 4, 4) as they should be; NaN where unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +28,14 @@ class Explanation:
     code: str
     title: str
     remedy: str
-    mend: Mended
+    correct: Corrected
     label: str = ""  # a short name, for tables
     small: bool = False  # changes the motion of a pair only slightly, so that a small margin must do
+    of_points: bool = False  # `correct` takes poses as loaded, not as the file has them
+
+    def corrected(self, poses: FloatArray, frame: FileFrame) -> FloatArray:
+        """(N, 4, 4) poses as loaded -> as they would be loaded if the files were corrected."""
+        return self.correct(poses) if self.of_points else frame.loaded(self.correct(frame.in_file(poses)))
 
 
 def usual_explanations() -> list[Explanation]:
@@ -37,59 +46,63 @@ def usual_explanations() -> list[Explanation]:
             title="The sweeps fit better without the poses than with them",
             remedy="find out what the poses describe (another sensor, another log, another order?) and write "
             "world_from_lidar of each sweep; `copilot4d doctor --estimate-poses PATH` makes poses from the sweeps",
-            mend=lambda poses: se3.identity((len(poses),)),
+            correct=lambda poses: se3.identity((len(poses),)),
             label="none",
         ),
         Explanation(
             code="poses-inverted",
             title="The poses are inverted: they map world to lidar",
             remedy="invert every pose (world_from_lidar = inv(pose)) and write them again",
-            mend=se3.invert,
+            correct=se3.invert,
             label="inverted",
         ),
         _shifted(1), _shifted(-1),
     ]  # fmt: skip
 
 
-def unusual_explanations(up: FloatArray) -> list[Explanation]:
+def unusual_explanations(up: FloatArray, frame: FileFrame | None = None) -> list[Explanation]:
     """More to try where the poses as given do not fit: what people do to rotations, scales and axes.
 
-    `up` (3,) is the points' own up axis. On flat ground nobody can see that z was mirrored by how sweeps fit, so only
-    axes that turn it to z are tried.
+    `up` (3,) is the up axis of the points as loaded. On flat ground the fit of two sweeps cannot show that z was
+    mirrored, so only axes that turn it to z are tried.
     """
+    frame = frame or FileFrame()
+    ahead = float(np.arctan2(frame.forward_in_file[1], frame.forward_in_file[0]))
     rotations = [
         Explanation(
             code="poses-degrees-for-radians",
             title="The rotations were made from angles in degrees as if they were radians",
             remedy="convert the angles with radians = degrees * pi / 180 before making the rotations",
-            mend=_degrees_taken_for_radians,
+            correct=lambda poses: _degrees_taken_for_radians(poses, ahead),
         ),
         Explanation(
             code="poses-radians-for-degrees",
             title="The rotations were made from angles in radians as if they were degrees",
             remedy="do not convert the angles: they are radians already (the rotations are 57.3 times too small)",
-            mend=_radians_taken_for_degrees,
+            correct=_radians_taken_for_degrees,
         ),
         Explanation(
             code="poses-rotation-transposed",
             title="The rotations are transposed, the positions are right",
             remedy="transpose the 3x3 rotation (or conjugate the quaternion) of every pose",
-            mend=lambda poses: se3.from_rotation_translation(np.swapaxes(poses[:, :3, :3], 1, 2), poses[:, :3, 3]),
+            correct=lambda poses: se3.from_rotation_translation(np.swapaxes(poses[:, :3, :3], 1, 2), poses[:, :3, 3]),
         ),
         Explanation(
             code="poses-quaternion-order",
             title="The quaternions were read in the wrong order",
-            remedy="TUM files hold qx qy qz qw, with w last; nuScenes tables hold w x y z: reorder them",
-            mend=lambda poses: _reordered_quaternions(poses, 1),
+            remedy="the quaternions hold x y z w, with w last, where the format wants w x y z: move the last number to "
+            "the front",
+            correct=lambda poses: _reordered_quaternions(poses, 1),
         ),
         Explanation(
             code="poses-quaternion-order",
             title="The quaternions were read in the wrong order",
-            remedy="TUM files hold qx qy qz qw, with w last; nuScenes tables hold w x y z: reorder them",
-            mend=lambda poses: _reordered_quaternions(poses, -1),
+            remedy="the quaternions hold w x y z, where a TUM file wants x y z w, with w last: move column 5 behind "
+            "column 8",
+            correct=lambda poses: _reordered_quaternions(poses, -1),
         ),
     ]
-    return [*rotations, *_scales(), *_axes(up)]
+    return [*rotations, *_scales(), *_axes(up, frame)]
 
 
 def course_of(poses: FloatArray) -> FloatArray:
@@ -105,12 +118,12 @@ def _shifted(frames: int) -> Explanation:
     """The pose of sweep i stands at i + frames in the file."""
     which, other = ("previous", "next") if frames > 0 else ("next", "previous")
 
-    def mend(poses: FloatArray) -> FloatArray:
-        mended = np.full_like(poses, np.nan)
+    def correct(poses: FloatArray) -> FloatArray:
+        corrected = np.full_like(poses, np.nan)
         index = np.arange(len(poses)) + frames
         inside = (index >= 0) & (index < len(poses))
-        mended[inside] = poses[index[inside]]
-        return mended
+        corrected[inside] = poses[index[inside]]
+        return corrected
 
     return Explanation(
         code="poses-off-by-one",
@@ -118,15 +131,16 @@ def _shifted(frames: int) -> Explanation:
         remedy=f"give each sweep the pose that now stands at the {other} one: "
         + ("drop the first pose" if frames > 0 else "put the missing first pose in front of the others")
         + ", or look for a sweep that was dropped or doubled at the start",
-        mend=mend,
+        correct=correct,
         label="one frame later" if frames > 0 else "one frame earlier",
         small=True,
     )
 
 
-def _degrees_taken_for_radians(poses: FloatArray) -> FloatArray:
+def _degrees_taken_for_radians(poses: FloatArray, ahead: float = 0.0) -> FloatArray:
     """The heading as given is the true one in degrees, less full turns of 2 pi of them, from an unknown start. The
-    direction of travel says which start (all frames agree on it, up to such a turn) and how many turns.
+    direction of travel says which start (all frames agree on it, up to such a turn) and how many turns. `ahead` is
+    the angle of the vehicle's forward axis in the poses' own axes.
     """
     given, course = se3.yaw_of(poses), course_of(poses)
     known = np.flatnonzero(np.isfinite(course))
@@ -135,7 +149,7 @@ def _degrees_taken_for_radians(poses: FloatArray) -> FloatArray:
     course = np.interp(np.arange(len(poses)), known, np.unwrap(course[known]))
     start = np.angle(np.exp(1j * (course * DEGREES - given))[known].mean())
     turns = np.round((course * DEGREES - given - start) / (2 * np.pi))
-    return se3.from_yaw((given + start + 2 * np.pi * turns) / DEGREES, poses[:, :3, 3])
+    return se3.from_yaw((given + start + 2 * np.pi * turns) / DEGREES - ahead, poses[:, :3, 3])
 
 
 def _radians_taken_for_degrees(poses: FloatArray) -> FloatArray:
@@ -162,24 +176,24 @@ def _scales() -> Iterator[Explanation]:
     units = {"millimetres": 1e-3, "centimetres": 1e-2, "feet": 0.3048, "kilometres": 1e3}
     for name, factor in units.items():
 
-        def mend(poses: FloatArray, factor: float = factor) -> FloatArray:
+        def correct(poses: FloatArray, factor: float = factor) -> FloatArray:
             return se3.from_rotation_translation(poses[:, :3, :3], poses[:, :3, 3] * factor)
 
         yield Explanation(
             code=f"poses-{name}",
             title=f"The positions of the poses are in {name}, not in metres",
             remedy=f"multiply the translations of the poses by {factor:g}",
-            mend=mend,
+            correct=correct,
         )
 
 
-def _axes(up: FloatArray) -> Iterator[Explanation]:
+def _axes(up: FloatArray, frame: FileFrame) -> Iterator[Explanation]:
     """The points stand in other axes than the poses: all ways to swap and mirror axes, proper turns first."""
     for change in sorted(axis_changes(), key=lambda change: np.linalg.det(change) < 0):
         if (change == np.eye(3)).all() or (change @ up)[2] != 1:
             continue
 
-        def mend(poses: FloatArray, change: FloatArray = change) -> FloatArray:
+        def correct(poses: FloatArray, change: FloatArray = change) -> FloatArray:
             # A point p as given is change @ p in the poses' axes. In the axes of the points as given, the motion is
             # change^-1 pose change: proper even where the change mirrors.
             matrix = np.eye(4)
@@ -192,9 +206,10 @@ def _axes(up: FloatArray) -> Iterator[Explanation]:
             title="The points' axes are swapped or mirrored against the poses'"
             if mirrored
             else "The points' axes are turned against the poses'",
-            remedy=f"change the points (not the poses): {change_in_words(change)}; or, if the poses are another "
-            "sensor's (a camera's, say), apply its calibration to them",
-            mend=mend,
+            remedy=f"change the points (not the poses): {change_in_words(frame.of_columns(change))}; or, if the poses "
+            "are another sensor's (a camera's, say), apply its calibration to them",
+            correct=correct,
+            of_points=True,
         )
 
 

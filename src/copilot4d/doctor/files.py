@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from copilot4d.datasets.column_count import columns_line, likely_columns
 from copilot4d.doctor.finding import Finding, listed, problem
 from copilot4d.geometry import Drive
 
@@ -50,6 +51,29 @@ def check_short(where: str, shorts: Sequence[tuple[Path, str]]) -> list[Finding]
         )
         for path, reason in shorts
     ]  # fmt: skip
+
+
+def check_columns(where: str, paths: Sequence[Path], given: int) -> list[Finding]:
+    """Bare files of floats that look like rows of another number of columns: all points would be nonsense."""
+    some = [path for path in paths[:: max(1, len(paths) // 3)] if path.name.lower().endswith(".bin")][:3]
+    counts = [_columns(path) for path in some]
+    if not counts or counts[0] in (None, given) or any(count != counts[0] for count in counts):
+        return []
+    likely = int(counts[0] or 0)
+    return [problem(
+        "columns", where, f"The sweep files look like {likely} columns, not {given}",
+        f"in {len(some)} files the numbers repeat every {likely}: {listed([path.name for path in some])}",
+        f"write `{columns_line(likely)}` in copilot4d.yaml; rename the columns that you know",
+    )]  # fmt: skip
+
+
+def _columns(path: Path) -> int | None:
+    try:
+        values = np.fromfile(path, dtype="<f4")
+    except OSError:
+        return None
+    count = likely_columns(values)
+    return count if count is not None and len(values) % count == 0 else None
 
 
 def check_numbers(where: str, paths: Sequence[Path], clock_knows: bool) -> list[Finding]:

@@ -13,7 +13,7 @@ Severity = Literal["problem", "remark"]
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What was noticed, where, how that is known, and what to do. A `remark` needs no mending; a `problem` does."""
+    """What was noticed, where, how that is known, and what to do. A `remark` needs no fixing; a `problem` does."""
 
     code: str  # stable, for programs: "poses-inverted"
     severity: Severity
@@ -35,7 +35,7 @@ class GroupedFinding:
 
 
 def problem(code: str, where: str, title: str, evidence: str, remedy: str) -> Finding:
-    """Something that must be mended before the data is used."""
+    """Something that must be fixed before the data is used."""
     return Finding(code=code, severity="problem", title=title, evidence=evidence, remedy=remedy, where=where)
 
 

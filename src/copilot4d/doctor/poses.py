@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from copilot4d.doctor.explanations import Explanation, unusual_explanations, usual_explanations
+from copilot4d.doctor.file_frame import FileFrame
 from copilot4d.doctor.finding import Finding, problem, remark
 from copilot4d.doctor.pairs import FramePair, motion_size, shift_sensitivity_m
 from copilot4d.doctor.registration import SweepPair, forward_starts
@@ -21,12 +22,14 @@ _BETTER_SMALL = 0.85  # a shift by one frame changes little; it must do so every
 _MOST_PAIRS = 0.75  # in this share of the pairs
 _MATTERS_M = 0.005  # pairs whose misfit changes less have no say
 _TIED = 1.04
+_EXPLAINED = 1.6  # a remedy must bring the misfit this near to the one of the motion that fits best
+_SAME = 0.97  # sweeps that fit this well without the poses say nothing about them
 _GOOD_FIT_M = 0.12  # sweeps that fit as well as this are not questioned further
 _STILL_M = 0.15
 _MOST_REGISTERED = 3  # pairs; finding the best motion costs more than trying a given one
 _CAN_TELL_M = 0.1  # a shift that moves typical points by less than this cannot be seen
 
-_AS_GIVEN = Explanation(code="", title="as given", remedy="", mend=lambda poses: poses)
+_AS_GIVEN = Explanation(code="", title="as given", remedy="", correct=lambda poses: poses)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +50,10 @@ def check_poses(
     pairs: Sequence[tuple[FramePair, SweepPair]],
     to_working: Callable[[FloatArray], FloatArray],
     up: FloatArray,
+    frame: FileFrame,
 ) -> PoseCheck:
     """Judge a drive's poses by pairs of its sweeps. `to_working` brings poses to the sweeps' working frame; `up` (3,)
-    is up in the points' own axes.
+    is up in the axes of the points as loaded; `frame` says how the files became that.
     """
     if len(poses) < 2:
         return PoseCheck(verdict="cannot tell: there is only one sweep")
@@ -59,8 +63,8 @@ def check_poses(
     frames = [frames for frames, _ in pairs]
 
     def misfits(explanations: Sequence[Explanation]) -> list[tuple[Explanation, FloatArray]]:
-        mended = [to_working(explanation.mend(poses)) for explanation in explanations]
-        by_pair = [sweeps.misfits_m(np.stack([_motion(m, at) for m in mended])) for at, sweeps in pairs]
+        corrected = [to_working(explanation.corrected(poses, frame)) for explanation in explanations]
+        by_pair = [sweeps.misfits_m(np.stack([_motion(m, at) for m in corrected])) for at, sweeps in pairs]
         return list(zip(explanations, np.stack(by_pair, axis=1), strict=True))
 
     (_, given), *tried = misfits([_AS_GIVEN, *usual_explanations()])
@@ -68,7 +72,7 @@ def check_poses(
     registration = _register(working, timestamps_ns, pairs[:_MOST_REGISTERED], given)
     few = given[: len(registration.misfits_m)]
     if few.mean() > 1.3 * registration.misfits_m.mean() or few.mean() > _GOOD_FIT_M:
-        tried += misfits(unusual_explanations(up))
+        tried += misfits(unusual_explanations(up, frame))
     shown = {e.label: float(np.nanmean(m)) for e, m in tried if e.label and np.isfinite(m).any()}
     result = PoseCheck(pairs=tuple(frames), given_m=float(given.mean()), misfits_m=shown)
     return _judged(where, result, working, given, registration, tried)
@@ -94,7 +98,13 @@ def _judged(
     )  # fmt: skip
     if stated.max() < 1e-3:
         return _with(check, static.title, static)
-    winners = [(e, m) for e, m in tried if _beaten(given, m, _needed(e, len(given)), 3 if e.small else 1)]
+    enough = max(_EXPLAINED * float(registered.mean()), _GOOD_FIT_M)
+    winners = [
+        (e, m)
+        for e, m in tried
+        if _beaten(given, m, _needed(e, len(given)), 3 if e.small else 1)
+        and (e.small or _mean(m[: len(registered)]) <= enough)
+    ]
     if winners:
         best = min(_ratio(given, m) for _, m in winners)
         tied = [e for e, m in winners if _ratio(given, m) <= _TIED * best + 1e-9]
@@ -102,7 +112,9 @@ def _judged(
         others = sorted({e.title for e in tied} - {first.title})
         also = f"; {len(others)} other explanation(s) fit as well ({others[0]})" if others else ""
         after = next(m for e, m in tried if e is first)
-        evidence = f"{numbers}, {np.nanmean(after):.2f} m with this mended, {_without_poses(tried)} without poses{also}"
+        evidence = (
+            f"{numbers}, {np.nanmean(after):.2f} m with this corrected, {_without_poses(tried)} without poses{also}"
+        )
         found = problem(first.code, where, first.title, evidence, first.remedy)
         return _with(check, found.title, found)
     if stated.max() < _STILL_M:
@@ -122,6 +134,14 @@ def _judged(
             "nothing, or estimate poses from the sweeps (`copilot4d doctor --estimate-poses PATH`) and compare scores",
         )  # fmt: skip
         return _with(check, found.title, found)
+    without = next((m for e, m in tried if e.code == "poses-none"), None)
+    if without is not None and _ratio(given, without) <= 1 / _SAME:
+        found = remark(
+            "poses-untested", where, "The sweeps do not show whether the poses are right",
+            f"{numbers}, {_without_poses(tried)} without any: the surroundings look the same from both places",
+            "check a drive with more structure (parked cars, poles, houses); look at the picture of --html",
+        )  # fmt: skip
+        return _with(check, "cannot tell: the sweeps fit as well without the poses", found)
     if shift_sensitivity_m(working, list(check.pairs)) < _CAN_TELL_M:
         return _with(check, "fit; a shift by one frame cannot be told: the motion hardly changes")
     return _with(check, "fit")
@@ -173,6 +193,12 @@ def _needed(explanation: Explanation, pairs: int) -> float:
 def _ratio(given: FloatArray, other: FloatArray) -> float:
     known = np.isfinite(other)
     return float(other[known].mean() / max(given[known].mean(), 1e-6))
+
+
+def _mean(misfits: FloatArray) -> float:
+    """The mean over the pairs whose motion is known; infinite where none is."""
+    known = misfits[np.isfinite(misfits)]
+    return float(known.mean()) if len(known) else float("inf")
 
 
 def _beaten(given: FloatArray, other: FloatArray, ratio: float, fewest: int = 1) -> bool:

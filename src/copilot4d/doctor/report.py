@@ -72,9 +72,9 @@ def verdict(report: Report) -> str:
     remarks = len(grouped(report.findings)) - len(problems)
     also = f" ({remarks} remark{'' if remarks == 1 else 's'})" if remarks else ""
     if not problems:
-        return f"Verdict: healthy, nothing to mend{also}."
+        return f"Verdict: healthy, nothing to fix{also}."
     titles = "; ".join(group.title for group in problems[:4]) + ("; ..." if len(problems) > 4 else "")
-    return f"Verdict: {len(problems)} problem{'' if len(problems) == 1 else 's'} to mend{also}: {titles}."
+    return f"Verdict: {len(problems)} problem{'' if len(problems) == 1 else 's'} to fix{also}: {titles}."
 
 
 def content_row(report: DriveReport) -> list[str]:

@@ -131,7 +131,7 @@ def _key(
 ) -> dict[str, object]:  # fmt: skip
     """All that decides the scores of a run; a model may tell its weights apart by an attribute `fingerprint`.
 
-    Data that was mended after a run stopped at it is other data: poses, times, and each sweep file's size and date.
+    Data that was corrected after a run stopped at it is other data: poses, times, and each sweep file's size and date.
     """
     references = [(w.drive, int(dataset[w.drive].timestamps_ns[w.reference])) for w in windows]
     return {
