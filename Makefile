@@ -8,6 +8,9 @@ BENCH := $(VENV)/.bench
 # Idle OpenMP threads sleep instead of spinning: on a busy or small machine the tests take half the time.
 export OMP_WAIT_POLICY ?= passive
 
+# Two test processes, each with contiguous tests until one runs out: files' own fixtures are mostly made once.
+PARALLEL ?= -n 2 --dist worksteal
+
 .PHONY: install demo test test-slow test-browser check format bench docs-links clean
 
 install: $(INSTALLED)
@@ -26,10 +29,10 @@ demo: $(INSTALLED)
 	$(BIN)/copilot4d demo --out demo
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -q -m "not slow and not browser"
+	$(BIN)/python -m pytest -q $(PARALLEL) -m "not slow and not browser"
 
 test-slow: $(INSTALLED)
-	$(BIN)/python -m pytest -q -m "slow and not browser"
+	$(BIN)/python -m pytest -q $(PARALLEL) -m "slow and not browser"
 
 test-browser: $(INSTALLED)
 	$(BIN)/python -m pytest -q -m browser

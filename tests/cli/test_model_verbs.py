@@ -176,6 +176,7 @@ def test_wrong_numbers_are_refused(verb, kitti, model, tmp_path, capsys):
         assert flag in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_selector_is_trained_into_the_model_and_can_be_left_out(kitti, model, tmp_path, capsys):
     selecting = tmp_path / "selecting"
     shutil.copytree(model, selecting)
