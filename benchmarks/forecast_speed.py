@@ -104,12 +104,12 @@ def main() -> None:
 
 
 def random_model(newest: Sweep) -> Copilot4D:
-    """The mini preset, fresh; rays look where the newest past sweep has points, as those of a trained model would."""
+    """The mini preset, fresh; rays are sampled where the newest past sweep has points, as those of a trained model."""
     config = presets.mini()
     torch.manual_seed(0)
     tokenizer = Tokenizer(config.tokenizer).eval()
     mask = true_mask(voxelise(PointBatch.of([newest]), tokenizer.config.grid), tokenizer.config.skipping.pool)
-    tokenizer.look_at = lambda scene, seed=0: mask.expand(len(scene), -1, -1, -1)  # type: ignore[method-assign]
+    tokenizer.mask_of = lambda scene, *_: mask.expand(len(scene), -1, -1, -1)  # type: ignore[method-assign]
     return Copilot4D(tokenizer, WorldModel(config.world_model))
 
 

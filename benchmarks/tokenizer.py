@@ -74,7 +74,7 @@ def main(options: Options) -> None:
         features = stage("encoder, whole", lambda: tokenizer.encoder(voxels))
         tokens = stage("nearest codes", lambda: tokenizer.codebook.nearest(features))
         scene = stage("decoder and coarse branch", lambda: tokenizer.decode(tokens))
-        stage("mask from the coarse branch", lambda: tokenizer.look_at(scene))
+        stage("mask from the coarse branch", lambda: tokenizer.skipping_mask(scene))
         chosen = np.random.default_rng(0).permutation(len(sweep))[: options.rays]
         rays = RayBatch.of([sweep.select(chosen).rays()[0]])
         mask = true_mask(voxels, config.skipping.pool)

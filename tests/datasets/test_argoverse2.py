@@ -11,7 +11,7 @@ import pyarrow.feather
 import pytest
 
 from copilot4d.datasets import argoverse2
-from copilot4d.datasets.argoverse2_kernel import FLOAT_FROM_HALF
+from copilot4d.datasets.argoverse2_kernel import FLOAT_FROM_HALF, place_points, place_points_plain
 from copilot4d.errors import DataError
 from copilot4d.geometry import se3
 from tests.datasets.argoverse2_logs import CALIBRATION, LOG, change_column, sweep_file, tiny_drive
@@ -77,6 +77,22 @@ def test_a_log_written_in_float32_gives_the_same_points(log):
     after = argoverse2.open(log)[LOG][0]
     np.testing.assert_allclose(after.points, before.points, atol=1e-5)
     np.testing.assert_array_equal(after.origins, before.origins)
+
+
+def test_points_are_placed_as_matrices_place_them():
+    rng = np.random.default_rng(0)
+    halves = rng.normal(scale=30, size=(300, 3)).astype(np.float16)
+    lasers = rng.integers(0, 64, size=300).astype(np.uint8)
+    lidar_from_ego = se3.from_yaw(0.7, (1.35, 0.2, -1.64)).astype(np.float32)
+    lower_origin = np.array([0.1, -0.2, -0.3], dtype=np.float32)
+    points, origins = np.empty((300, 3), np.float32), np.empty((300, 3), np.float32)
+    bits = [np.ascontiguousarray(column) for column in halves.view(np.uint16).T]
+    assert place_points(FLOAT_FROM_HALF, *bits, lasers, 32, lidar_from_ego, lower_origin, points, origins)
+    expected, from_where = place_points_plain(halves, lasers, 32, lidar_from_ego, lower_origin)
+    np.testing.assert_allclose(points, expected, atol=1e-4)
+    np.testing.assert_array_equal(origins, from_where)
+    bits[1][7] = np.float16(np.nan).view(np.uint16)
+    assert not place_points(FLOAT_FROM_HALF, *bits, lasers, 32, lidar_from_ego, lower_origin, points, origins)
 
 
 def test_every_float16_is_read_exactly():

@@ -61,6 +61,11 @@ def test_the_gradient_of_reorder_finds_its_way_back():
     grid = WindowGrid(height=4, width=4, window=2, shift=1)
     x = torch.randn(2, 16, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda t: reorder(t, None, grid) * torch.arange(16.0)[:, None], x)
+    upstream = torch.randn(2, 16, 3, dtype=torch.float64)
+    plain = x[:, torch.from_numpy(grid.order()).flatten()]  # what reorder does, by indexing
+    assert torch.equal(reorder(x, None, grid), plain)
+    found, expected = (torch.autograd.grad((y * upstream).sum(), x)[0] for y in (reorder(x, None, grid), plain))
+    assert torch.equal(found, expected)
 
 
 def test_relative_positions_depend_on_the_offset_alone():

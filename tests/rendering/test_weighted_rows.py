@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from copilot4d.rendering.weighted_rows import weighted_rows
+from copilot4d.rendering.weighted_rows import weighted_rows, weighted_rows_plain
 
 
 def case(dtype=torch.float64):
@@ -20,12 +20,15 @@ def test_sums_by_hand():
     assert weighted_rows(table, rows, weights).tolist() == [[1.5, 15.0], [6.0, 60.0]]
 
 
-def test_gradients_by_finite_differences_and_as_indexing_gives_them():
+def test_gradients_by_finite_differences_and_sums_and_gradients_as_indexing_gives_them():
     table, rows, weights = case()
     assert torch.autograd.gradcheck(lambda t: weighted_rows(t, rows, weights), table.requires_grad_())
     upstream = torch.randn(9, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    (found,) = torch.autograd.grad((weighted_rows(table, rows, weights) * upstream).sum(), table)
-    (expected,) = torch.autograd.grad(((table[rows] * weights[..., None]).sum(dim=1) * upstream).sum(), table)
+    sums, plain = weighted_rows(table, rows, weights), weighted_rows_plain(table, rows, weights)
+    torch.testing.assert_close(sums, plain)
+    torch.testing.assert_close(weighted_rows(table.detach(), rows, weights), plain)  # without gradients: another way
+    (found,) = torch.autograd.grad((sums * upstream).sum(), table)
+    (expected,) = torch.autograd.grad((plain * upstream).sum(), table)
     torch.testing.assert_close(found, expected)
 
 

@@ -72,7 +72,7 @@ def test_a_codebook_that_reserves_must_be_told_what_is_empty_and_keeps_a_code_to
         book().nearest(torch.zeros(1, 4))
     with pytest.raises(UsageError, match="beside the reserved one"):
         CodebookConfig(codes=1, empty_columns="reserved")
-    with pytest.raises(UsageError, match="empty-columns is one of learned, reserved"):
+    with pytest.raises(UsageError, match="empty_columns is one of learned, reserved"):
         CodebookConfig(empty_columns="none")
 
 

@@ -41,11 +41,11 @@ def assert_same(tokenizer, scene, rays, mask, kind, max_samples=MANY):
     """The one pass is right to 0.1 mm, and near the fp32 path, whose own medians are wrong by centimetres where the
     sums before and behind a gap are equal to the last digits.
     """
-    arguments = (tokenizer.feature_grid, scene.features, rays, tokenizer.mask_grid)
-    settings = {"step_m": STEP_M, "max_samples": max_samples, "mask": mask, "kind": kind}
-    seen, count = renderer.render_in_one_pass(*arguments, **settings)
-    in_parts, its_count = renderer.render_in_parts(*arguments, **settings)
-    depth_m, opacity, true_count = exact(*arguments, mask, kind, max_samples)
+    arguments = (tokenizer.feature_grid, scene.features, rays)
+    sampling = renderer.Sampling(grid=tokenizer.mask_grid, mask=mask, step_m=STEP_M, max_samples=max_samples)
+    seen, count = renderer.render_in_one_pass(*arguments, sampling, kind)
+    in_parts, its_count = renderer.render_in_parts(*arguments, sampling, kind)
+    depth_m, opacity, true_count = exact(*arguments, tokenizer.mask_grid, mask, kind, max_samples)
     assert count == its_count == true_count
     torch.testing.assert_close(seen.depth_m.double(), depth_m, rtol=0, atol=1e-4)
     torch.testing.assert_close(seen.opacity.double(), opacity, rtol=0, atol=1e-4)
@@ -69,7 +69,7 @@ def random_scene(tokenizer, seed=0, count=600):
 def test_scenes_made_by_hand(kind, skipping):
     tokenizer = oracle_tokenizer()
     scene = random_scene(tokenizer)
-    mask = tokenizer.look_at(scene, None) if skipping else None
+    mask = tokenizer.skipping_mask(scene, None) if skipping else None
     seen = assert_same(tokenizer, scene, RayBatch.of([random_rays(700)]), mask, kind)
     assert 0.1 < (seen.opacity > 0.5).float().mean() < 0.9
 
@@ -88,7 +88,7 @@ def street():
 def test_a_street(street, kind, skipping):
     tokenizer, scene, rays = street
     assert len(rays) > 500
-    assert_same(tokenizer, scene, rays, tokenizer.look_at(scene, None) if skipping else None, kind)
+    assert_same(tokenizer, scene, rays, tokenizer.skipping_mask(scene, None) if skipping else None, kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -106,7 +106,7 @@ def test_rays_along_axes_on_edges_and_outside(kind):
     diagonal = np.array([[1.0, 1.0, 0.0], [1.0, -1.0, 0.0], [-1.0, 1.0, 1.0]])
     directions = np.concatenate([axes, diagonal / np.linalg.norm(diagonal, axis=1, keepdims=True)])
     rays = Rays(np.repeat(starts, len(directions), axis=0), np.tile(directions, (len(starts), 1)))
-    for mask in (None, tokenizer.look_at(scene, None)):
+    for mask in (None, tokenizer.skipping_mask(scene, None)):
         seen = assert_same(tokenizer, scene, RayBatch.of([rays]), mask, kind)
         assert (seen.opacity > 0.5).any()
         assert (seen.opacity == 0).any()
@@ -116,7 +116,7 @@ def test_rays_along_axes_on_edges_and_outside(kind):
 def test_thinned_samples_are_those_of_the_other_path(max_samples):
     tokenizer = tiny_tokenizer()
     scene = tokenizer.decode(torch.randint(0, 32, (1, 16, 16), generator=torch.Generator().manual_seed(0)))
-    for mask in (None, tokenizer.look_at(scene, None)):
+    for mask in (None, tokenizer.skipping_mask(scene, None)):
         assert_same(tokenizer, scene, RayBatch.of([random_rays(300)]), mask, "normalised", max_samples)
 
 
@@ -129,7 +129,7 @@ def test_rays_of_several_scenes_in_any_order():
     )  # fmt: skip
     rays = RayBatch.of([random_rays(200, seed=1), random_rays(0), random_rays(100, seed=2)])
     mixed = rays[torch.randperm(len(rays), generator=torch.Generator().manual_seed(0))]
-    assert_same(tokenizer, both, mixed, tokenizer.look_at(both, None), "median")
+    assert_same(tokenizer, both, mixed, tokenizer.skipping_mask(both, None), "median")
     assert len(assert_same(tokenizer, both, rays[:0], None, "median").depth_m) == 0
 
 

@@ -168,7 +168,7 @@ def test_without_a_coarse_branch_every_ray_is_sampled_whole():
     seen = tokenizer.render(scene, [ray_to((1.0, 0, 0))])
     assert seen.samples == 16 / tokenizer.config.rendering.step_m
     with pytest.raises(UsageError, match="no coarse branch"):
-        tokenizer.look_at(scene)
+        tokenizer.skipping_mask(scene)
     with pytest.raises(UsageError, match="no coarse branch"):
         voxel_centres(tokenizer, scene)
 

@@ -59,9 +59,9 @@ def test_training_samples_the_true_cells_and_with_union_all_that_inference_sampl
     seen = {}
     inner = training_loss.render_samples
 
-    def spy(grid, features, *rest, mask, **options):
-        seen["mask"] = mask.clone()
-        return inner(grid, features, *rest, mask=mask, **options)
+    def spy(grid, features, rays, sampling, offsets=None):
+        seen["mask"] = sampling.mask.clone()
+        return inner(grid, features, rays, sampling, offsets)
 
     def logits_seen(features, inner=tokenizer.coarse_branch.forward):
         seen["logits"] = inner(features)
@@ -73,7 +73,7 @@ def test_training_samples_the_true_cells_and_with_union_all_that_inference_sampl
     training_pass(tokenizer, batch, offsets=None, noise=torch.Generator().manual_seed(4))
     held = true_mask(voxelise(batch.points, TINY.grid), TINY.skipping.pool)
     scene = Scene(features=torch.zeros(1, 1, 1, 1), coarse_logits=seen["logits"])
-    expected = tokenizer.look_at(scene, seed=4)  # what inference samples, with the same noise
+    expected = tokenizer.skipping_mask(scene, seed=4)  # what inference samples, with the same noise
     assert 0 < int((expected & ~held).sum()) < held.numel()
     assert torch.equal(seen["mask"], held | expected if kind == "union" else held)
 

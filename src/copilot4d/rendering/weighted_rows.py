@@ -25,6 +25,11 @@ def weighted_rows(table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
     return functional.embedding_bag(rows, table, per_sample_weights=weights, mode="sum")
 
 
+def weighted_rows_plain(table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
+    """What `weighted_rows` computes, by indexing."""
+    return (table[rows] * weights.detach().to(table.dtype)[..., None]).sum(dim=1)
+
+
 class _WeightedRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:

@@ -30,6 +30,11 @@ def relu_sums(points: Tensor, weight: Tensor, bias: Tensor, voxel_of_point: Tens
     if points.device.type == "cpu" and points.dtype == weight.dtype in (torch.float32, torch.float64):
         summed: Tensor = _ReluSums.apply(points.detach(), weight, bias, voxel_of_point, voxels)  # type: ignore[no-untyped-call]
         return summed
+    return relu_sums_plain(points, weight, bias, voxel_of_point, voxels)
+
+
+def relu_sums_plain(points: Tensor, weight: Tensor, bias: Tensor, voxel_of_point: Tensor, voxels: int) -> Tensor:
+    """What `relu_sums` computes, layer by layer on any device."""
     of_points = functional.relu(functional.linear(points.detach(), weight, bias))
     return of_points.new_zeros(voxels, of_points.shape[1]).index_add(0, voxel_of_point, of_points)
 

@@ -46,7 +46,7 @@ def reconstruct(tokenizer: Tokenizer, sweep: Sweep, *, seed: int | None = 0) -> 
     scene = tokenizer.decode(tokens)
     recall = precision = samples = float("nan")
     if scene.coarse_logits is not None:
-        seen = tokenizer.look_at(scene, seed)
+        seen = tokenizer.skipping_mask(scene, seed)
         batch = PointBatch.of([truth], tokenizer.device)
         held = true_mask(voxelise(batch, tokenizer.config.grid), tokenizer.config.skipping.pool)
         both = float((seen & held).sum())

@@ -42,20 +42,23 @@ class RenderedSamples:
         return composite(self.weights, self.depths_m)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """Where rays have samples: each `step_m` in the cells of a mask, or everywhere in the grid without one."""
+
+    grid: VoxelGrid  # of the mask
+    mask: Tensor | None  # (B, X, Y, Z) bool
+    step_m: float
+    max_samples: int  # a ray with more keeps each second, third, ...
+
+
 def render_samples(
-    grid: FeatureGrid,
-    features: Tensor,
-    rays: RayBatch,
-    mask_grid: VoxelGrid,
-    *,
-    step_m: float,
-    max_samples: int,
-    mask: Tensor | None,
-    offsets: Tensor | None = None,
+    grid: FeatureGrid, features: Tensor, rays: RayBatch, sampling: Sampling, offsets: Tensor | None = None
 ) -> RenderedSamples:
-    """(B, H, W, C) decoder map -> the samples of all rays. mask: (B, X, Y, Z) bool on `mask_grid`, or None."""
+    """(B, H, W, C) decoder map -> the samples of all rays. offsets: (R,) of their samples, in steps."""
     samples = sample_rays(
-        rays, mask_grid, step_m=step_m, max_samples=max_samples, occupied=mask, offsets=offsets
+        rays, sampling.grid, step_m=sampling.step_m, max_samples=sampling.max_samples, occupied=sampling.mask,
+        offsets=offsets,
     )  # fmt: skip
     points = rays.origins[samples.rays] + rays.directions[samples.rays] * samples.depths_m[:, None]
     with torch.autocast(device_type=features.device.type, enabled=False):
@@ -69,35 +72,19 @@ def render_samples(
 
 @torch.no_grad()
 def render_rays(
-    grid: FeatureGrid,
-    features: Tensor,
-    rays: RayBatch,
-    mask_grid: VoxelGrid,
-    *,
-    step_m: float,
-    max_samples: int,
-    mask: Tensor | None,
-    kind: DepthKind = "sum",
+    grid: FeatureGrid, features: Tensor, rays: RayBatch, sampling: Sampling, kind: DepthKind = "sum"
 ) -> tuple[Composite, int]:
     """Depth and opacity of any number of rays; and how many samples lie on them. In one pass where that is possible:
     in fp32 on the CPU.
     """
     in_one_pass = features.device.type == "cpu" and grid.linear.weight.dtype == torch.float32
     render = render_in_one_pass if in_one_pass else render_in_parts
-    return render(grid, features, rays, mask_grid, step_m=step_m, max_samples=max_samples, mask=mask, kind=kind)
+    return render(grid, features, rays, sampling, kind)
 
 
 @torch.no_grad()
 def render_in_one_pass(
-    grid: FeatureGrid,
-    features: Tensor,
-    rays: RayBatch,
-    mask_grid: VoxelGrid,
-    *,
-    step_m: float,
-    max_samples: int,
-    mask: Tensor | None,
-    kind: DepthKind = "sum",
+    grid: FeatureGrid, features: Tensor, rays: RayBatch, sampling: Sampling, kind: DepthKind = "sum"
 ) -> tuple[Composite, int]:
     """`render_rays` on the CPU, scene by scene, without a table of samples."""
     depth, opacity, samples = torch.zeros(len(rays)), torch.zeros(len(rays)), 0
@@ -105,12 +92,12 @@ def render_in_one_pass(
         its = (rays.scenes == scene).nonzero()[:, 0]
         if not len(its):
             continue
-        its_mask = None if mask is None else mask[scene]
-        used = None if its_mask is None else columns_under(its_mask, mask_grid, grid.grid)
+        its_mask = None if sampling.mask is None else sampling.mask[scene]
+        used = None if its_mask is None else columns_under(its_mask, sampling.grid, grid.grid)
         with torch.autocast(device_type="cpu", enabled=False):
             hidden = grid.hidden_grid(features[scene : scene + 1].float(), used)
         seen = one_pass.render(
-            hidden, rays[its], mask_grid, step_m=step_m, max_samples=max_samples, mask=its_mask,
+            hidden, rays[its], sampling.grid, step_m=sampling.step_m, max_samples=sampling.max_samples, mask=its_mask,
             kind=get_args(DepthKind).index(kind),
         )  # fmt: skip
         depth[its], opacity[its] = seen.depth_m, seen.opacity
@@ -120,26 +107,16 @@ def render_in_one_pass(
 
 @torch.no_grad()
 def render_in_parts(
-    grid: FeatureGrid,
-    features: Tensor,
-    rays: RayBatch,
-    mask_grid: VoxelGrid,
-    *,
-    step_m: float,
-    max_samples: int,
-    mask: Tensor | None,
-    kind: DepthKind = "sum",
+    grid: FeatureGrid, features: Tensor, rays: RayBatch, sampling: Sampling, kind: DepthKind = "sum"
 ) -> tuple[Composite, int]:
     """`render_rays` in plain PyTorch on any device, some rays at a time."""
     depth, opacity, samples = [], [], 0
     for start in range(0, len(rays), RAYS_AT_ONCE):
         part = rays[start : start + RAYS_AT_ONCE]
-        rendered = render_samples(
-            grid, features, part, mask_grid, step_m=step_m, max_samples=max_samples, mask=mask
-        )  # fmt: skip
+        rendered = render_samples(grid, features, part, sampling)
         seen = rendered.composite
         if kind == "median":
-            depth.append(median_depth(rendered.weights, rendered.depths_m, step_m))
+            depth.append(median_depth(rendered.weights, rendered.depths_m, sampling.step_m))
         elif kind == "normalised":
             depth.append(seen.depth_m / seen.opacity.clamp(min=torch.finfo(seen.opacity.dtype).eps))
         else:

@@ -19,7 +19,7 @@ from copilot4d.tokenizer.config import TokenizerConfig
 from copilot4d.tokenizer.decoder import Decoder
 from copilot4d.tokenizer.encoder import Encoder
 from copilot4d.tokenizer.feature_grid import FeatureGrid
-from copilot4d.tokenizer.renderer import render_rays
+from copilot4d.tokenizer.renderer import Sampling, render_rays
 from copilot4d.tokenizer.scene import Rendering, Scene
 from copilot4d.tokenizer.skipping import CoarseBranch, mask_grid, ray_mask, repeated, true_mask, without_columns
 from copilot4d.tokenizer.voxels import PointBatch, Voxels, voxelise
@@ -123,13 +123,13 @@ class Tokenizer(nn.Module):
         if skipping is None and mask is None:
             mask = self.mask_of(scene, None if seed is None else torch.Generator().manual_seed(seed))
         elif skipping and mask is None:
-            mask = self.look_at(scene, seed)
+            mask = self.skipping_mask(scene, seed)
         elif skipping is False:
             mask = None
-        seen, samples = render_rays(
-            self.feature_grid, scene.features, rays, self.mask_grid, step_m=config.step_m,
-            max_samples=config.inference_max_samples, mask=mask, kind=config.depth,
-        )  # fmt: skip
+        sampling = Sampling(
+            grid=self.mask_grid, mask=mask, step_m=config.step_m, max_samples=config.inference_max_samples
+        )
+        seen, samples = render_rays(self.feature_grid, scene.features, rays, sampling, config.depth)
         depth = seen.depth_m
         entry, leave = rays.span(self.mask_grid)
         missed = ~(leave > entry)
@@ -142,7 +142,7 @@ class Tokenizer(nn.Module):
             returned=inside & (seen.opacity >= config.min_opacity), answered=inside & (seen.opacity >= enough),
         )  # fmt: skip
 
-    def look_at(self, scene: Scene, seed: int | None = 0) -> Tensor:
+    def skipping_mask(self, scene: Scene, seed: int | None = 0) -> Tensor:
         """(B, X, Y, Z) bool on `mask_grid`: the cells where the coarse branch expects points."""
         if scene.coarse_logits is None:
             raise UsageError("a tokenizer of mode 'no_skipping' has no coarse branch to skip by")

@@ -18,7 +18,7 @@ from copilot4d.tokenizer.losses import (
     scene_mean,
     termination_loss,
 )
-from copilot4d.tokenizer.renderer import render_samples
+from copilot4d.tokenizer.renderer import Sampling, render_samples
 from copilot4d.tokenizer.scene import Scene
 from copilot4d.tokenizer.skipping import NEVER, network_position
 from copilot4d.tokenizer.tokenizer import Tokenizer
@@ -97,10 +97,10 @@ def rendering_losses(
         rays, true_m = rays[kept], true_m[kept]
         offsets = None if offsets is None else offsets[kept]
     mask = tokenizer.mask_of(scene, noise, held)
-    rendered = render_samples(
-        tokenizer.feature_grid, scene.features, rays, tokenizer.mask_grid, step_m=config.rendering.step_m,
-        max_samples=config.samples_in_training, mask=mask, offsets=offsets,
-    )  # fmt: skip
+    sampling = Sampling(
+        grid=tokenizer.mask_grid, mask=mask, step_m=config.rendering.step_m, max_samples=config.samples_in_training
+    )
+    rendered = render_samples(tokenizer.feature_grid, scene.features, rays, sampling, offsets)
     entry_m, exit_m = rays.span(config.grid)
     is_surface = (true_m >= entry_m) & (true_m < exit_m)
     depth = depth_loss(rendered.composite.depth_m, true_m, is_surface)
