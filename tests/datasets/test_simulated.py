@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from copilot4d import open_dataset
 from copilot4d.datasets import simulated
 from copilot4d.datasets.ego_box_files import write_ego_box
 from copilot4d.datasets.simulated_files import read_simulated, write_simulated
-from copilot4d.errors import DataError, UsageError
+from copilot4d.errors import Copilot4dWarning, DataError, UsageError
 from copilot4d.simulator import MOVING_BASE, simulate_drive
 from copilot4d.simulator.roads import StreetOptions
 
@@ -22,6 +23,13 @@ SMALL = StreetOptions(columns=2, rows=2, cars=8, cyclists=1, pedestrians=6)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("COPILOT4D_CACHE", str(tmp_path))
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A drive on disk, to be copied."""
+    drive = simulate_drive(seed=1, seconds=0.3, options=SMALL, name="x")
+    return write_simulated(drive, tmp_path_factory.mktemp("written"))
 
 
 @pytest.fixture
@@ -125,6 +133,77 @@ def test_a_shortened_sweep_is_noticed_also_where_it_ends_between_two_points(tmp_
     with pytest.raises(DataError, match="simulate the drive again") as caught:
         drive[1]
     assert caught.value.path.parent.name == "sweeps"
+
+
+@pytest.mark.parametrize("where", ["points", "intensity"])
+def test_changed_bytes_of_a_sweep_are_noticed(written, tmp_path, where):
+    """Zeros in the middle of a file, as a crash leaves them: the file has its size, and its numbers are numbers."""
+    folder = shutil.copytree(written, tmp_path / "x")
+    path = sorted((folder / "sweeps").iterdir())[1]
+    content = bytearray(path.read_bytes())
+    at = len(content) // 32 * 16 + (0 if where == "points" else 12)
+    content[at : at + 4] = bytes(4)
+    path.write_bytes(content)
+    drive = read_simulated(folder)
+    assert len(drive[0]) > 0
+    with pytest.raises(DataError, match=rf"{path.name}: sha256.*simulate the drive again"):
+        drive[1]
+
+
+def test_a_damaged_drive_of_the_cache_is_made_again_with_a_remark(cache, quick):
+    drive = open_dataset("street-v1/val")["val_003"]
+    whole = [sweep.points.copy() for sweep in drive]
+    path = sorted(cache.rglob("*.bin"))[2]
+    path.write_bytes(bytes(len(path.read_bytes())))
+    with pytest.warns(Copilot4dWarning, match=r"val_003 is damaged .*sha256.*made again"):
+        again = list(drive)
+    for sweep, points in zip(again, whole, strict=True):
+        np.testing.assert_array_equal(sweep.points, points)
+    assert quick == ["val_003", "val_003"]
+    (path.parent.parent / "truth.npz").write_bytes(b"nonsense")
+    with pytest.warns(Copilot4dWarning, match=r"val_003 is damaged .*truth.*made again"):
+        assert len(list(open_dataset("street-v1/val")["val_003"])) == 5
+    list(open_dataset("street-v1/val")["val_003"])  # and no remark any more
+    assert len(quick) == 3
+    assert not list(cache.rglob(".partial*"))
+
+
+def test_a_drive_of_the_cache_that_cannot_be_made_whole_says_so(cache, quick, monkeypatch):
+    """A disk that damages what is written to it: no endless making again."""
+    drive = open_dataset("street-v1/val")["val_003"]
+    path = min(cache.rglob("*.bin"))
+    path.write_bytes(b"")
+    monkeypatch.setattr(simulated, "write_simulated", lambda drive, root: (root / drive.name).mkdir())
+    with pytest.warns(Copilot4dWarning, match="made again"), pytest.raises(DataError, match="a file for time"):
+        drive[0]
+
+
+def test_drives_without_checksums_are_read_as_before(written, tmp_path):
+    folder = shutil.copytree(written, tmp_path / "x")
+    with np.load(folder / "truth.npz") as file:
+        arrays = {name: file[name] for name in file.files if name != "sweep_sha256"}
+    np.savez_compressed(folder / "truth.npz", **arrays)
+    assert len(list(read_simulated(folder))) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("world_from_lidar", np.eye(4)), ("timestamps_ns", np.arange(3)[::-1]), ("timestamps_ns", np.array(3)),
+        ("first_point", np.array([0, 10**9, 5, 7])), ("object_ids", np.zeros((2, 2), int)), ("ego_box", np.zeros(5)),
+        ("agent_poses", np.zeros((3, 1))), ("agent_kinds", np.array("car")), ("name", np.array([1, 2])),
+        ("moment_frame", np.array("soon")), ("truth_version", np.zeros(3)), ("moving", np.zeros(4)),
+        ("world_from_lidar", np.full((3, 4, 4), np.nan)), ("sweep_sha256", np.array(["x"])),
+        ("world_from_lidar", np.zeros((3, 4, 4))), ("agent_speeds_m_s", np.array(["fast"])),
+    ],
+)  # fmt: skip
+def test_a_truth_whose_arrays_do_not_fit_is_refused(written, tmp_path, name, value):
+    folder = shutil.copytree(written, tmp_path / "x")
+    with np.load(folder / "truth.npz") as file:
+        arrays = {key: file[key] for key in file.files}
+    np.savez_compressed(folder / "truth.npz", **{**arrays, name: value})
+    with pytest.raises(DataError, match=rf"truth\.npz.*{name}"):
+        read_simulated(folder)
 
 
 def test_written_drives_open_as_any_other_data_set(tmp_path):

@@ -14,8 +14,8 @@ from copilot4d.training.precision import PrecisionName
 
 C = TypeVar("C")
 PASSED = (
-    "run", "seed", "accumulation", "workers", "device", "precision", "compile", "parallel", "init_from",
-    "log_every", "save_every", "evaluate_every", "pictures_every", "keep_last", "dry_run",
+    "run", "seed", "accumulation", "workers", "loader_timeout_s", "device", "precision", "compile", "parallel",
+    "init_from", "log_every", "save_every", "evaluate_every", "pictures_every", "keep_last", "dry_run",
 )  # fmt: skip
 
 
@@ -45,6 +45,8 @@ class RunOptions:
     """Passes that share one update: less memory."""
     workers: int = 1
     """Loader processes."""
+    loader_timeout_s: float = 600.0
+    """Seconds without a batch after which the run saves, ends, and names the loader process that is stuck; 0: never."""
     device: str = "auto"
     """cpu, cuda, cuda:1."""
     precision: PrecisionName = "auto"

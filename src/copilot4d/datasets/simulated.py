@@ -2,19 +2,23 @@
 
 Names: street-v1, street-v1/val, street-v1/test, street-v1/train (1,000 drives), street-v1/train:5000, street-v1-whatif.
 `@hdl64` at the end gives the same streets with another sensor. The cache is COPILOT4D_CACHE, else the user's cache
-folder; a drive there is reproducible and may be removed at any time.
+folder; a drive there is reproducible and may be removed at any time. A drive that turns out to be damaged is made
+again, with a warning.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
+import warnings
 from functools import partial
 from pathlib import Path
 
 from copilot4d.datasets.dataset import Dataset
+from copilot4d.datasets.file_lock import held
 from copilot4d.datasets.simulated_files import read_simulated, write_simulated
-from copilot4d.errors import UsageError
+from copilot4d.errors import Copilot4dWarning, DataError, UsageError
 from copilot4d.geometry import Drive
 from copilot4d.simulator.benchmark import (
     MOMENTS,
@@ -94,7 +98,35 @@ def _open_drive(name: str, *, root: Path, sensor: str) -> Drive:
                 "can be written"
             ) from error
         write_simulated(_simulate(name, sensor), root)
-    return read_simulated(folder, split=split)
+    repair = partial(_repair, name=name, root=root, sensor=sensor)
+    try:
+        return read_simulated(folder, split=split, repair=repair)
+    except DataError as error:
+        repair(error)
+        return read_simulated(folder, split=split, repair=repair)
+
+
+def _repair(error: DataError, *, name: str, root: Path, sensor: str) -> None:
+    """Make a damaged drive of the cache again; one process at a time, for all that found the same damage."""
+    with held(root / f".repair-{name}.lock"):
+        try:
+            for _ in read_simulated(root / name):  # all of it: perhaps somebody else has just made it again
+                pass
+            return
+        except DataError:
+            pass
+        found = f"{error.field}: expected {error.expected}, found {error.found}"
+        warnings.warn(
+            Copilot4dWarning(f"the simulated drive {root / name} is damaged ({error.path}: {found}): it is made again"),
+            stacklevel=2,
+        )
+        damaged = root / f".partial-{name}-damaged-{os.getpid()}"
+        if (root / name).exists():
+            (root / name).rename(damaged)
+        try:
+            write_simulated(_simulate(name, sensor), root)
+        finally:
+            shutil.rmtree(damaged, ignore_errors=True)
 
 
 def _simulate(name: str, sensor: str) -> SimulatedDrive:

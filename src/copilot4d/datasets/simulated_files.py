@@ -1,17 +1,21 @@
 """Simulated drives on disk: the folder or KITTI format, and the truth about every point and agent beside it.
 
-A drive is written beside its place and renamed when it is whole, so that whatever stands there is complete. Processes
-that make the same drive at the same time do not touch each other's parts; the first that is done gives the drive.
+A drive is written beside its place, forced to the disk and renamed when it is whole, so that whatever stands there is
+complete. Processes that make the same drive at the same time do not touch each other's parts; the first that is done
+gives the drive. The truth holds the sha256 of every sweep file, which is checked each time that one is read, and the
+archive has checksums of its own.
 """
 
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import shutil
 import uuid
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +27,7 @@ from numpy.typing import NDArray
 from copilot4d.datasets.ego_box_files import write_ego_box
 from copilot4d.datasets.folder_writer import write_folder, write_kitti
 from copilot4d.datasets.point_files import read_points
+from copilot4d.datasets.simulated_truth import check_truth
 from copilot4d.errors import DataError, UsageError
 from copilot4d.geometry import Sweep
 from copilot4d.simulator.drive import SimulatedDrive, SweepTruth
@@ -35,7 +40,9 @@ _KEYS = (
     "truth_version", "name", "split", "plan", "moment_frame", "follower", "world_from_lidar", "timestamps_ns",
     "ego_box", "object_ids", "moving", "first_point", "agent_poses", "agent_speeds_m_s", "agent_sizes_m", "agent_kinds",
 )  # fmt: skip
+HASHES = "sweep_sha256"  # of each sweep file, in order; drives that were written before it was kept have none
 WrittenFormat = Literal["folder", "kitti"]
+Repair = Callable[[DataError], None]
 
 
 def place_of(out: Path, name: str, format: WrittenFormat) -> Path:
@@ -78,7 +85,11 @@ def _write(drive: SimulatedDrive, partial_root: Path, format: WrittenFormat) -> 
         suffix = ".npz" if len(drive) and drive[0].origins is not None else ".bin"
         written = write_folder(watched, partial_root / drive.name, suffix=suffix)
     arrays: dict[str, Any] = _truth_arrays(drive, [truths[frame] for frame in sorted(truths)])
+    files = sorted(path for name in ("sweeps", "velodyne") for path in (written / name).glob("*"))
+    arrays[HASHES] = np.array([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
     np.savez_compressed(written / TRUTH, **arrays)
+    for path in (*files, *(path for path in written.iterdir()), written):
+        _fsync(path)
     return written
 
 
@@ -95,17 +106,35 @@ def _move(written: Path, final: Path, sweeps: int) -> None:
     final.parent.mkdir(parents=True, exist_ok=True)
     try:
         written.rename(final)
+        _fsync(final.parent)
     except OSError:
         if not final.exists():
             raise
 
 
-def read_simulated(folder: Path, *, split: str | None = None) -> SimulatedDrive:
-    """A drive that `write_simulated` wrote in the folder format, bit for bit as it was simulated."""
+def _fsync(path: Path) -> None:
+    """Force a file's or a folder's bytes to the disk; a system that cannot open folders has nothing to force."""
+    if os.name == "nt" and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_simulated(folder: Path, *, split: str | None = None, repair: Repair | None = None) -> SimulatedDrive:
+    """A drive that `write_simulated` wrote in the folder format, bit for bit as it was simulated.
+
+    repair: called with the error where a sweep turns out to be damaged; it puts the drive there anew, or raises.
+    """
     path = folder / TRUTH
     try:
         with np.load(path, allow_pickle=False) as file:
             truth = {key: file[key] for key in _KEYS}
+            if HASHES in file:
+                truth[HASHES] = file[HASHES]
+        check_truth(truth)
     except _DAMAGE as error:
         raise DataError(
             path, "truth", expected="the truth of a simulated drive", found=str(error) or type(error).__name__,
@@ -121,7 +150,7 @@ def read_simulated(folder: Path, *, split: str | None = None) -> SimulatedDrive:
         name=str(truth["name"]),
         world_from_lidar=truth["world_from_lidar"],
         timestamps_ns=truth["timestamps_ns"],
-        read=partial(_read_sweep, folder, truth),
+        read=partial(_read_or_repair, folder, truth, repair),
         read_truth=partial(_read_truth, truth),
         split=split or str(truth["split"]) or None,
         format="simulated",
@@ -191,6 +220,16 @@ def _read_truth(truth: dict[str, NDArray[Any]], i: int) -> SweepTruth:
     )
 
 
+def _read_or_repair(folder: Path, truth: dict[str, NDArray[Any]], repair: Repair | None, i: int) -> Sweep:
+    try:
+        return _read_sweep(folder, truth, i)
+    except DataError as error:
+        if repair is None:
+            raise
+        repair(error)
+    return _read_sweep(folder, truth, i)
+
+
 def _read_sweep(folder: Path, truth: dict[str, NDArray[Any]], i: int) -> Sweep:
     stamp = int(truth["timestamps_ns"][i])
     found = [path for suffix in (".bin", ".npz") if (path := folder / "sweeps" / f"{stamp:019d}{suffix}").is_file()]
@@ -200,6 +239,7 @@ def _read_sweep(folder: Path, truth: dict[str, NDArray[Any]], i: int) -> Sweep:
             remedy=_remedy(folder),
         )  # fmt: skip
     try:
+        _check_hash(found[0], truth, i)
         file = read_points(found[0])
     except DataError as error:
         raise DataError(
@@ -218,3 +258,8 @@ def _read_sweep(folder: Path, truth: dict[str, NDArray[Any]], i: int) -> Sweep:
         intensity=None if file.intensity is None else np.ascontiguousarray(file.intensity),
         origins=None if file.origins is None else np.ascontiguousarray(file.origins),
     )
+
+
+def _check_hash(path: Path, truth: dict[str, NDArray[Any]], i: int) -> None:
+    if HASHES in truth and (found := hashlib.sha256(path.read_bytes()).hexdigest()) != truth[HASHES][i]:
+        raise DataError(path, "sha256", expected=str(truth[HASHES][i]), found=found, remedy="")

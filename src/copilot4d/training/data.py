@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from copilot4d.counter import SampleKey, slots_of
 from copilot4d.errors import Copilot4dError, TrainingError
 from copilot4d.training.distributed import World
+from copilot4d.training.loader_watch import LoaderWatch, Watchdog
+from copilot4d.training.stop_signals import StopNow
 from copilot4d.training.task import TrainingTask
+
+PATIENCE_S = 600.0  # for one batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +41,18 @@ class _Failure:
 
 
 class _Samples(Dataset[Any]):
-    def __init__(self, task: TrainingTask, seed: int, batch: int) -> None:
-        self.task, self.seed, self.batch = task, seed, batch
+    def __init__(self, task: TrainingTask, seed: int, batch: int, watch: LoaderWatch) -> None:
+        self.task, self.seed, self.batch, self.watch = task, seed, batch, watch
 
     def __getitems__(self, slots: Sequence[tuple[int, int]]) -> LoadedBatch | _Failure:
         keys = [SampleKey(seed=self.seed, step=step, index=index, batch=self.batch) for step, index in slots]
+        worker = get_worker_info()
+        at_work = contextlib.nullcontext() if worker is None else self.watch.at_work(worker.id, keys[0].step)
         try:
-            data = self.task.collate([self.task.sample(key) for key in keys])
+            with at_work:
+                data = self.task.collate([self.task.sample(key) for key in keys])
+                if worker is not None:
+                    _share(data)
         except Copilot4dError as error:
             return _Failure(error=error)
         return LoadedBatch(step=keys[0].step, indices=tuple(k.index for k in keys), data=data)
@@ -64,18 +74,27 @@ class _Slots(Sampler[list[tuple[int, int]]]):
 
 
 class Batches:
-    """An iterator over a rank's micro-batches of steps [first_step, last_step), which measures how long it waits."""
+    """An iterator over a rank's micro-batches of steps [first_step, last_step), which measures how long it waits.
+
+    `asked_to_stop` ends a wait with `StopNow`; a worker that takes longer than `patience_s` is named in a
+    StalledLoaderError. `report` gets remarks before that.
+    """
 
     def __init__(
         self, task: TrainingTask, world: World, *, seed: int, batch: int, accumulation: int, first_step: int,
-        last_step: int, workers: int, prefetch: int,
+        last_step: int, workers: int, prefetch: int, patience_s: float = PATIENCE_S,
+        asked_to_stop: Callable[[], bool] = lambda: False, report: Callable[[str], None] = lambda message: None,
     ) -> None:  # fmt: skip
         slots = slots_of(batch, world.size, world.rank, accumulation)
         self.waited_s = 0.0
+        self.gave_up = False  # on a worker that does not answer
         self.world = world
         self.workers = workers
+        self._step = first_step
+        watch = LoaderWatch(workers, patience_s)
+        self._dog = Watchdog(watch, kill=self._kill_workers, asked_to_stop=asked_to_stop, report=report)
         self._loader: DataLoader[Any] = DataLoader(
-            _Samples(task, seed, batch),
+            _Samples(task, seed, batch, watch),
             batch_sampler=_Slots(first_step, last_step, slots),
             collate_fn=_as_is,
             num_workers=workers,
@@ -87,34 +106,89 @@ class Batches:
 
     def __enter__(self) -> Batches:
         self._iterator = iter(self._loader)
+        if self.workers:  # only now: a fork leaves threads behind
+            self._dog.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
         # An error's traceback may keep the iterator alive, and with it the workers: end them now.
-        shutdown = getattr(self._iterator, "_shutdown_workers", None)
-        self._iterator = None
+        self._dog.end()
+        iterator = self._iterator
+        shutdown = getattr(iterator, "_shutdown_workers", None)
         if shutdown is None:
+            self._iterator = None
             return
-        try:
-            shutdown()
-        except RuntimeError as error:  # torch's signal handler tells of a dead worker, and may do so only now:
-            if not worker_died(error):  # whoever needed its batch has been told already
-                raise
+        if self.gave_up:  # torch's own way asks the workers, and waits for locks that they may have held
+            setattr(iterator, "_shutdown", True)  # noqa: B010 -- it is torch's own
+        for end in (shutdown, self._kill_workers, self._join_workers):
+            try:
+                end()
+            except RuntimeError as error:  # torch's signal handler tells of a dead worker, and may do so only now:
+                if not worker_died(error):  # whoever needed its batch has been told already
+                    raise
+        self._iterator = None
 
     def __next__(self) -> LoadedBatch:
+        return self.fetch()
+
+    def fetch(self, *, stop_after_s: float = 0.0) -> LoadedBatch:
+        """The next micro-batch. stop_after_s: how long it may still take once a stop was asked for."""
         assert self._iterator is not None, "use `with Batches(...) as batches`"
         start = time.perf_counter()
         try:
-            loaded: LoadedBatch | _Failure = next(self._iterator)
+            with self._dog.waiting(self._step, stop_after_s):
+                loaded: LoadedBatch | _Failure = next(self._iterator)
         except (RuntimeError, OSError, EOFError) as error:
+            if self._dog.reason is not None:
+                self.gave_up = True
+                raise self._dog.reason from error
             if worker_died(error) or (self.workers and lost_connection(error)):
                 raise dead_worker(error, self.workers) from error
+            raise
+        except StopNow:
+            self.gave_up = True
             raise
         finally:
             self.waited_s += time.perf_counter() - start
         if isinstance(loaded, _Failure):
             raise loaded.error
+        self._step = loaded.step
         return dataclasses.replace(loaded, data=to_device(loaded.data, self.world.device))
+
+    def _kill_workers(self) -> None:
+        """A process that is stopped hears nothing but SIGKILL; at the end, Python would wait for it for ever."""
+        for worker in getattr(self._iterator, "_workers", ()):
+            worker.kill()
+
+    def _join_workers(self) -> None:
+        for worker in getattr(self._iterator, "_workers", ()):
+            worker.join()
+
+
+def _share(data: Any) -> None:
+    """Move a batch into shared memory here and now: torch would do it in a thread, whose errors nobody hears of."""
+    try:
+        _each_tensor(data, torch.Tensor.share_memory_)
+    except (RuntimeError, OSError) as error:
+        raise TrainingError(
+            f"a loader worker found no room for its batch in shared memory ({str(error).splitlines()[0]}). Make "
+            "/dev/shm larger (docker run --shm-size), raise the limit on file sizes (ulimit -f), use fewer "
+            "--workers, or --workers 0, which needs none"
+        ) from error
+
+
+def _each_tensor(data: Any, act: Callable[[torch.Tensor], object]) -> None:
+    if isinstance(data, torch.Tensor):
+        act(data)
+    elif isinstance(data, dict):
+        for value in data.values():
+            _each_tensor(value, act)
+    elif isinstance(data, (list, tuple)):
+        for value in data:
+            _each_tensor(value, act)
+    elif dataclasses.is_dataclass(data) and not isinstance(data, type):
+        for each in dataclasses.fields(data):
+            _each_tensor(getattr(data, each.name), act)
 
 
 def worker_died(error: BaseException) -> bool:

@@ -1,51 +1,23 @@
-"""What can go wrong in a long run, and how it ends: signals, numbers that are not finite, no memory."""
+"""What can go wrong in a long run, and how it ends: numbers that are not finite, no memory, no disk, dead workers."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-import signal
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import torch
 from torch import nn
 
+from copilot4d.checkpoints.sealed_folder import no_space_left
 from copilot4d.counter import SampleKey
-from copilot4d.errors import TrainingError
+from copilot4d.errors import Copilot4dError, TrainingError
+from copilot4d.training.data import dead_worker, worker_died
 from copilot4d.training.distributed import World
+from copilot4d.training.settings import TrainingConfig
 from copilot4d.training.task import TrainingTask
-
-STOP_SIGNALS = (int(signal.SIGTERM), int(signal.SIGINT))
-
-
-class StopSignals:
-    """While entered, SIGTERM and SIGINT ask for a stop after the current step; a second SIGINT interrupts at once.
-
-    Outside the main thread, where Python cannot handle signals, it does nothing.
-    """
-
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self._previous: dict[int, Any] = {}
-
-    def __enter__(self) -> StopSignals:
-        if threading.current_thread() is threading.main_thread():
-            for number in STOP_SIGNALS:
-                self._previous[number] = signal.signal(number, self._note)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT and self.received == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.received = number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,3 +92,27 @@ def out_of_memory(
         f"step {step}: out of memory ({str(error).splitlines()[0] if str(error) else type(error).__name__}). To fit: "
         f"{', '.join(advice)}. The result of training does not depend on the accumulation; {last_checkpoint}"
     )
+
+
+@contextlib.contextmanager
+def faults_explained(
+    config: TrainingConfig, world: World, precision: str, *, step: Callable[[], int], last_checkpoint: Callable[[], str]
+) -> Iterator[None]:
+    """Turn what the system throws at a run into errors that say what happened and what to do."""
+    try:
+        yield
+    except Copilot4dError:
+        raise
+    except (RuntimeError, MemoryError, OSError) as error:
+        if worker_died(error):
+            raise dead_worker(error, config.workers) from error
+        if is_out_of_memory(error):
+            raise out_of_memory(
+                error, step(), config.batch_per_pass(world.size), config.accumulation, precision, last_checkpoint()
+            ) from error
+        if no_space_left(error):
+            raise TrainingError(
+                f"{config.run}: the disk is full ({error}); {last_checkpoint()}. Make room and start the "
+                "same command again to go on from there"
+            ) from error
+        raise

@@ -22,6 +22,7 @@ class TrainingConfig:
     accumulation: int = 1  # passes per update: the global batch is split over them and over the ranks
     workers: int = 2  # loader processes per rank
     prefetch: int = 2  # batches that each worker keeps ready
+    loader_timeout_s: float = 600.0  # for one batch, before a worker counts as stalled; 0: for ever
     device: str = "auto"
     precision: PrecisionName = "auto"
     compile: bool = False
@@ -43,6 +44,8 @@ class TrainingConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"training.{name} must be at least 1 or left out, got {value}")
+        if not 0 <= self.loader_timeout_s < float("inf"):
+            raise UsageError(f"training.loader_timeout_s must be 0 (wait for ever) or more, got {self.loader_timeout_s}")
         if self.workers < 0:
             raise UsageError(f"training.workers must not be negative, got {self.workers}")
 

@@ -8,19 +8,22 @@ from collections.abc import Iterator, Mapping
 import torch
 
 from copilot4d.checkpoints.checkpoint import CheckpointStore, RunIdentity
-from copilot4d.checkpoints.sealed_folder import no_space_left
 from copilot4d.counter import StepCounter, counter_seed, seed_torch, slots_of
-from copilot4d.errors import Copilot4dError, TrainingError
-from copilot4d.training.data import Batches, dead_worker, worker_died
+from copilot4d.errors import TrainingError
+from copilot4d.training.data import Batches, LoadedBatch
 from copilot4d.training.distributed import World, check_ranks_agree
-from copilot4d.training.faults import STOP_SIGNALS, BadStep, StopSignals, bad_gradients, is_out_of_memory, out_of_memory
+from copilot4d.training.faults import BadStep, bad_gradients, faults_explained
 from copilot4d.training.journal import Journal, LogRecord, Observer, Stopwatch
+from copilot4d.training.loader_watch import StalledLoaderError
 from copilot4d.training.optimizer import learning_rate, set_learning_rate
 from copilot4d.training.parallel import Parallel
 from copilot4d.training.precision import Precision
 from copilot4d.training.settings import TrainingConfig
 from copilot4d.training.state import TrainingState
+from copilot4d.training.stop_signals import STOP_SIGNALS, StopNow, StopSignals
 from copilot4d.training.task import StepContext, TrainingTask
+
+STOP_TOGETHER_S = 20.0  # for a batch after a stop was asked for, where the update must be finished to be saved
 
 
 class Trainer:
@@ -34,14 +37,16 @@ class Trainer:
         self.state, self.parallel, self.precision = state, parallel, precision
         self.store, self.identity = store, identity
         self.watch = Stopwatch()
+        self._signals = StopSignals()
         self.batches = Batches(
             task, world, seed=config.seed, batch=config.recipe.batch, accumulation=config.accumulation,
             first_step=state.step, last_step=config.steps, workers=config.workers, prefetch=config.prefetch,
+            patience_s=config.loader_timeout_s, asked_to_stop=self._asked_to_stop, report=observer.on_message,
         )  # fmt: skip
         slots = slots_of(config.recipe.batch, world.size, world.rank, config.accumulation)
         self._my_indices = tuple(i for part in slots for i in part)
         self._journal: Journal | None = None
-        self._signals = StopSignals()
+        self._half_done = False  # an update was begun: what is in memory is not what a checkpoint may hold
         self._stop: int | None = None  # the signal that all ranks have heard of
         self._saved_step = state.step if state.step else None
         self._logged_step = state.step
@@ -66,20 +71,36 @@ class Trainer:
 
     def run(self) -> int | None:
         """Train to the end or to a stop signal, whose number is returned; saves in both cases."""
-        with self._signals, self._faults_explained():
-            while self.state.step < self.config.steps:
-                self.step()
-                self.between_steps()
-                if self.world.size == 1:
-                    self._stop = self._signals.received
-                if self._stop is not None:
-                    break
-            self.save()
+        explained = faults_explained(
+            self.config, self.world, self.precision.name, step=lambda: self.state.step,
+            last_checkpoint=self.last_checkpoint,
+        )  # fmt: skip
+        with self._signals, explained:
+            try:
+                self._steps()
+            except StopNow:
+                self._stop = self._signals.received
+            if self._half_done or (self._stop is not None and self.world.size > 1 and self.batches.gave_up):
+                # Half an update, or ranks that are not at the same place: neither can be saved.
+                self.observer.on_message(f"step {self.state.step}: stopped without saving; {self.last_checkpoint()}")
+            else:
+                self.save()
         return self._stop if self.state.step < self.config.steps else None
+
+    def _steps(self) -> None:
+        while self.state.step < self.config.steps:
+            self.step()
+            self.between_steps()
+            if self.world.size == 1:
+                self._stop = self._signals.received
+            if self._stop is not None:
+                return
 
     def step(self) -> None:
         """One update: gradients of the global batch, clipping, check, AdamW, moving average, hooks."""
         state, recipe = self.state, self.config.recipe
+        first = self._first_batch()
+        self._half_done = True
         state.score = None  # it belonged to the weights before
         counter = StepCounter(seed=self.config.seed, step=state.step, indices=self._my_indices)
         context = StepContext(
@@ -88,7 +109,7 @@ class Trainer:
         # What draws from torch's global generator (dropout) depends on the step too, not on what came before.
         seed_torch(counter_seed(self.config.seed, "torch", state.step, self.world.rank), self.world.device)
         self.task.before_step(context)
-        losses = self._accumulate_gradients()
+        losses = self._accumulate_gradients(first)
         norm = self.parallel.gradient_norm()
         self._check_finite(losses, norm)
         if self._gradient_norm > recipe.clip_norm:
@@ -102,12 +123,27 @@ class Trainer:
             state.ema.update(state.model, state.step)
         self._numbers = self.task.after_step(context)
         self._recent = losses
+        self._half_done = False
 
-    def _accumulate_gradients(self) -> dict[str, torch.Tensor]:
+    def _first_batch(self) -> LoadedBatch:
+        """The first micro-batch of a step. Nothing of the step is done yet: a stop here loses nothing."""
+        alone = self.world.size == 1
+        try:
+            with self._signals.interrupting(alone):
+                return self.batches.fetch(stop_after_s=0.0 if alone else STOP_TOGETHER_S)
+        except StalledLoaderError as error:
+            if alone:
+                self.save()
+            raise StalledLoaderError(f"{error}; {self.last_checkpoint()}") from error
+
+    def _asked_to_stop(self) -> bool:
+        return self._signals.received is not None
+
+    def _accumulate_gradients(self, first: LoadedBatch) -> dict[str, torch.Tensor]:
         passes = self.config.accumulation
         losses: dict[str, torch.Tensor] = {}
         for i in range(passes):
-            batch = next(self.batches)
+            batch = first if i == 0 else self.batches.fetch(stop_after_s=STOP_TOGETHER_S)
             assert batch.step == self.state.step, f"the loader is at step {batch.step}, not {self.state.step}"
             counter = StepCounter(seed=self.config.seed, step=batch.step, indices=batch.indices)
             with self.parallel.gradients(synchronised=i == passes - 1):
@@ -153,6 +189,8 @@ class Trainer:
         if step % config.log_every == 0 or last or self._logged_step == 0:
             self.log()
         better = False
+        if self._stop is not None and not last:  # scores and pictures can wait, a scheduler does not
+            return
         if config.evaluate_every is not None and (step % config.evaluate_every == 0 or last):
             better = self.evaluate()
         if config.pictures_every is not None and (step % config.pictures_every == 0 or last):
@@ -184,7 +222,7 @@ class Trainer:
 
     def evaluate(self) -> bool:
         """Score the (averaged) weights; True if this is the best so far."""
-        with self._looking_on():
+        with self._looking_on(), self._signals.interrupting(self.world.size == 1):
             scores = self.world.mean(self.task.evaluate(self.state.model, self.world))
         value = scores.get(self.task.score) if self.task.score is not None else None
         before = self.store.best_score() if self.world.is_first else None
@@ -200,7 +238,7 @@ class Trainer:
 
     def draw(self) -> None:
         """Pictures of what the (averaged) weights can do."""
-        with self._looking_on():
+        with self._looking_on(), self._signals.interrupting(self.world.size == 1):
             pictures = self.task.pictures(self.state.model, self.world)
         if self._journal is not None and pictures:
             paths = self._journal.pictures(self.state.step, pictures)
@@ -249,25 +287,3 @@ class Trainer:
         finally:
             model.train()
         self.watch.resume()
-
-    @contextlib.contextmanager
-    def _faults_explained(self) -> Iterator[None]:
-        """Turn what the system throws at a run into errors that say what happened and what to do."""
-        try:
-            yield
-        except Copilot4dError:
-            raise
-        except (RuntimeError, MemoryError, OSError) as error:
-            if worker_died(error):
-                raise dead_worker(error, self.config.workers) from error
-            if is_out_of_memory(error):
-                raise out_of_memory(
-                    error, self.state.step, self.config.batch_per_pass(self.world.size), self.config.accumulation,
-                    self.precision.name, self.last_checkpoint(),
-                ) from error  # fmt: skip
-            if no_space_left(error):
-                raise TrainingError(
-                    f"{self.config.run}: the disk is full ({error}); {self.last_checkpoint()}. Make room and start the "
-                    "same command again to go on from there"
-                ) from error
-            raise
