@@ -172,8 +172,8 @@ def _share(data: Any) -> None:
     except (RuntimeError, OSError) as error:
         raise TrainingError(
             f"a loader worker found no room for its batch in shared memory ({str(error).splitlines()[0]}). Make "
-            "/dev/shm larger (docker run --shm-size), raise the limit on file sizes (ulimit -f), use fewer "
-            "--workers, or --workers 0, which needs none"
+            "/dev/shm larger (a container's shm-size), raise the limit on file sizes (ulimit -f), or use fewer "
+            "training.workers; 0 needs none"
         ) from error
 
 

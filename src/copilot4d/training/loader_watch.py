@@ -67,8 +67,8 @@ class LoaderWatch:
         """What to say then."""
         return StalledLoaderError(
             f"step {step}: no batch came from the loader for {waited_s:.0f} s: {self.doing()}. Look at that process "
-            "(a file system that hangs, a full /dev/shm, a debugger); --workers 0 loads in the training process and "
-            f"shows the cause, --loader-timeout-s (now {self.patience_s:g}) waits longer"
+            "(a file system that hangs, a full /dev/shm, a debugger). training.workers of 0 loads in the training "
+            f"process and shows the cause; a larger training.loader_timeout_s (now {self.patience_s:g}) waits longer"
         )
 
     def doing(self) -> str:

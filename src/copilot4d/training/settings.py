@@ -45,7 +45,9 @@ class TrainingConfig:
             if value is not None and value < 1:
                 raise UsageError(f"training.{name} must be at least 1 or left out, got {value}")
         if not 0 <= self.loader_timeout_s < float("inf"):
-            raise UsageError(f"training.loader_timeout_s must be 0 (wait for ever) or more, got {self.loader_timeout_s}")
+            raise UsageError(
+                f"training.loader_timeout_s must be 0 (wait for ever) or more, got {self.loader_timeout_s}"
+            )
         if self.workers < 0:
             raise UsageError(f"training.workers must not be negative, got {self.workers}")
 
