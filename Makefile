@@ -11,13 +11,14 @@ export OMP_WAIT_POLICY ?= passive
 # Two test processes, each with contiguous tests until one runs out: files' own fixtures are mostly made once.
 PARALLEL ?= -n 2 --dist worksteal
 
-.PHONY: install demo test test-slow test-browser check format bench docs-links clean
+.PHONY: install demo test test-slow test-browser check format bench docs-links lock sbom clean
 
 install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing copilot4d and its dependencies into $(VENV) (a few minutes the first time) ..."
+	@test -z "$(LOCKED)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@
 
@@ -48,6 +49,13 @@ format: $(INSTALLED)
 
 bench: $(BENCH)
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+# The sha256 of everything that constraints.txt pins, but torch; `make install LOCKED=1` installs by them.
+lock:
+	$(PYTHON) .ci/lock.py
+
+sbom: $(INSTALLED)
+	$(BIN)/python .ci/sbom.py sbom.cdx.json
 
 clean:
 	rm -rf $(VENV) demo dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -112,15 +112,13 @@ class Batches:
 
     def __exit__(self, *exception: object) -> None:
         # An error's traceback may keep the iterator alive, and with it the workers: end them now.
-        self._dog.end()
-        iterator = self._iterator
-        shutdown = getattr(iterator, "_shutdown_workers", None)
+        shutdown = getattr(self._iterator, "_shutdown_workers", None)
         if shutdown is None:
             self._iterator = None
             return
         if self.gave_up:  # torch's own way asks the workers, and waits for locks that they may have held
-            setattr(iterator, "_shutdown", True)  # noqa: B010 -- it is torch's own
-        for end in (shutdown, self._kill_workers, self._join_workers):
+            setattr(self._iterator, "_shutdown", True)  # noqa: B010 -- it is torch's own
+        for end in (self._dog.end, shutdown, self._kill_workers, self._join_workers):
             try:
                 end()
             except RuntimeError as error:  # torch's signal handler tells of a dead worker, and may do so only now:
