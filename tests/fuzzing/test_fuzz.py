@@ -1,4 +1,4 @@
-"""Mutations are the same for one seed; the fuzzer notices what it must; 500 damaged inputs end well or in our errors."""
+"""Mutations are the same for one seed; the fuzzer tells ends apart; 500 damaged inputs end well or in our errors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-
 from benchmarks import fuzz
+
 from copilot4d.errors import UsageError
 from tests.fuzzing.mutations import KINDS, mutate
 from tests.fuzzing.targets import Target, score_file
