@@ -11,7 +11,8 @@ from copilot4d.errors import ProtocolError
 from copilot4d.evaluation import Protocol, evaluate_dataset
 from copilot4d.evaluation.frame_score import METRICS
 from copilot4d.evaluation.runner import EMPTY_ROI, NO_FUTURE, NO_RAYS
-from copilot4d.geometry import Drive, Sweep
+from copilot4d.evaluation.true_rays import true_frame
+from copilot4d.geometry import Clip, Drive, Sweep
 from tests.evaluation.plain_drives import plain_drive
 from tests.evaluation.scripted import Oracle
 from tests.support.scenes import make_drive
@@ -216,3 +217,18 @@ def test_logs_that_share_names_and_times_but_not_what_was_measured_have_another_
     sparser = Drive.from_sweeps("toy", [sweep.select(np.arange(0, len(sweep), 2)) for sweep in drive])
     elsewhere = make_drive(len(drive), speed=7.0, rings=6, azimuths=60)
     assert len({hash_of(log) for log in (drive, sparser, elsewhere)}) == 3
+
+
+def test_parity_has_one_origin_where_a_sweep_merges_two_lidars():
+    """By hand: a return 10 m ahead of the upper lidar, seen by one 2 m to the left."""
+    sweep = Sweep(
+        points=np.array([[10.0, 0, 0]], dtype=np.float32), origins=np.array([[0.0, 2, 0]], dtype=np.float32),
+        world_from_lidar=np.eye(4), timestamp_ns=0,
+    )  # fmt: skip
+    clip = Clip(drive="a", past=(sweep,), future=(sweep,), past_frames=(0,), future_frames=(1,))
+    two, one = (true_frame(clip, 0, Protocol(parity=parity)) for parity in (False, True))
+    np.testing.assert_allclose(two.rays.directions, [[10 / np.sqrt(104), -2 / np.sqrt(104), 0]], rtol=1e-6)
+    np.testing.assert_allclose(one.rays.directions, [[1, 0, 0]], rtol=1e-6)
+    np.testing.assert_array_equal(one.origin_in(np.eye(4)), [0, 0, 0])
+    np.testing.assert_array_equal(two.origin_in(np.eye(4)), [[0, 2, 0]])
+    assert Protocol().hash == "3042a5f0da5c"  # the default's rules are as they were

@@ -71,6 +71,7 @@ def run(options: Options) -> int:
     forecaster = load(options)
     tell_limits(forecaster, protocol.half_m)
     dataset = choose_drives(open_dataset(options.data), options.drives, options.split)
+    dataset.prepare(track)
     tell_own_returns(dataset.values())
     partial = options.out.with_name(f"{options.out.name}.partial")
     with held(options.out), terminated_as_interrupted():

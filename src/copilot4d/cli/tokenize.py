@@ -12,9 +12,9 @@ import torch
 
 from copilot4d.checkpoints.load_tokenizer import LoadedTokenizer, load_tokenizer
 from copilot4d.cli.console import console, next_step, track
-from copilot4d.datasets import open_dataset
+from copilot4d.datasets import Dataset, open_dataset
+from copilot4d.datasets.drive_list import DriveList
 from copilot4d.errors import UsageError
-from copilot4d.geometry import Drive
 from copilot4d.progress import silent
 from copilot4d.tokens.augmentation import AugmentationConfig
 from copilot4d.tokens.token_cache import TokenCache, TokenCacheConfig, open_token_cache
@@ -126,28 +126,33 @@ def cache_config(options: Options, loaded: LoadedTokenizer) -> TokenCacheConfig:
     )
 
 
-def choose_drives(options: Options) -> list[Drive]:
+def choose_drives(options: Options) -> DriveList:
     """The drives to tokenise, held-out ones among them; no more are opened than are asked for."""
-    chosen: list[Drive] = []
-    known: list[str] = []
+    parts: list[Dataset] = []
+    known: set[str] = set()
     left = options.max_drives
+    wanted, marked = set(options.drives), set(options.held_out)
     for path in options.data:
         dataset = open_dataset(path)
-        known += dataset.names
+        known |= set(dataset.names)
         members = set(dataset.names if options.split is None else dataset.split(options.split).names)
+        chosen: list[str] = []
         for name in dataset.names:
-            if name in options.held_out:
-                chosen.append(dataset[name])
-            elif name in members and (not options.drives or name in options.drives) and left != 0:
-                chosen.append(dataset[name])
+            if name in marked:
+                chosen.append(name)
+            elif name in members and (not wanted or name in wanted) and left != 0:
+                chosen.append(name)
                 left = None if left is None else left - 1
+        if chosen:
+            parts.append(dataset.select(chosen))
+            parts[-1].prepare(track)
     for flag, names in (("--held-out", options.held_out), ("--drives", options.drives)):
-        missing = [name for name in names if name not in set(known)]
+        missing = [name for name in names if name not in known]
         if missing:
             raise UsageError(f"{flag} {' '.join(missing)}: no such drive; there are {', '.join(sorted(known)[:12])}")
-    if not chosen:
+    if not parts:
         raise UsageError("no drive is left to tokenise; look at --drives and --split")
-    return chosen
+    return DriveList(parts)
 
 
 def command_of(options: Options) -> str:

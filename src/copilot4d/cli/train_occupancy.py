@@ -11,6 +11,7 @@ from copilot4d.cli.console import console, next_step
 from copilot4d.cli.training_drives import choose_drives
 from copilot4d.cli.training_options import RunOptions, Shown, training_config, with_changes
 from copilot4d.datasets import open_dataset
+from copilot4d.datasets.drive_list import DriveList
 from copilot4d.errors import UsageError
 from copilot4d.geometry import Drive
 from copilot4d.tokens.augmentation import AugmentationConfig
@@ -81,7 +82,7 @@ def run(options: Options) -> int:
     return result.exit_code
 
 
-def drives_of(options: Options) -> tuple[list[Drive], list[Drive]]:
+def drives_of(options: Options) -> tuple[DriveList, list[Drive]]:
     """Drives to train on, and drives to score on."""
     drives, held_out = choose_drives(
         options.data, drives=options.drives, split=options.split, held_out=options.held_out

@@ -78,7 +78,7 @@ def run(options: Options) -> int:
     )
     task = TokenizerTask(
         training, drives, held_out, held_out_sweeps=options.held_out_sweeps,
-        other_scans=other_scans(options.other_scans, [drive.name for drive in drives]),
+        other_scans=other_scans(options.other_scans, drives.names),
         held_out_others=other_scans(options.other_scans, [drive.name for drive in held_out]),
     )  # fmt: skip
     console.print(

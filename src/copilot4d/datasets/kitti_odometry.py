@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from copilot4d.datasets.dataset import Dataset
 from copilot4d.datasets.ego_box_files import read_ego_box
+from copilot4d.datasets.indexing import Indexed
 from copilot4d.datasets.point_files import read_kitti_points
 from copilot4d.datasets.pose_files import read_kitti_poses, rigid_poses
 from copilot4d.datasets.sweep_files import (
@@ -80,6 +81,11 @@ def open(root: Path, *, require_poses: bool = True) -> Dataset:
         },
         open_drive=partial(_open_drive, sequences=sequences, require_poses=require_poses),
         names_without_poses=tuple(name for name, folder in sequences.items() if _pose_file(folder) is None),
+        indexed=Indexed(
+            files=lambda name: _sources(sequences[name]),
+            read_file=lambda numbers: read_kitti_points,
+            options=f"require_poses={require_poses}",
+        ),
     )
 
 
@@ -113,6 +119,12 @@ def _open_drive(name: str, *, sequences: dict[str, Path], require_poses: bool) -
         source=str(folder),
         ego_box=KITTI_EGO_BOX.copy() if ego_box is None else ego_box,
     )
+
+
+def _sources(folder: Path) -> tuple[Path, ...]:
+    """All that a sequence is read from: which sweeps there are, and the texts beside them."""
+    names = ("velodyne", "calib.txt", "times.txt", "ego_box.txt", "poses.txt")
+    return (*(folder / name for name in names), folder.parent.parent / "poses" / f"{folder.name}.txt")
 
 
 def _split(name: str) -> str | None:

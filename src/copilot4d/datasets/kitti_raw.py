@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.datasets.dataset import Dataset
+from copilot4d.datasets.indexing import Indexed
 from copilot4d.datasets.point_files import read_kitti_points
 from copilot4d.datasets.pose_files import read_tum_poses, rigid_poses
 from copilot4d.datasets.sweep_files import KITTI_EGO_BOX, SweepReader, numbered_sweeps, subfolders
@@ -60,7 +61,19 @@ def open(root: Path, *, require_poses: bool = True) -> Dataset:
         names=tuple(folders),
         open_drive=partial(_open_drive, folders=folders, require_poses=require_poses),
         names_without_poses=tuple(name for name, folder in folders.items() if not _has_poses(folder)),
+        indexed=Indexed(
+            files=lambda name: _sources(folders[name]),
+            read_file=lambda numbers: read_kitti_points,
+            options=f"require_poses={require_poses}",
+        ),
     )
+
+
+def _sources(folder: Path) -> list[Path]:
+    """All that a drive is read from: which sweeps there are, their times, the calibration, every GPS/IMU record."""
+    parts = ("velodyne_points/data", "velodyne_points/timestamps.txt", "oxts", "oxts/timestamps.txt", "oxts/data")
+    found = [*(folder / part for part in (*parts, _POSES, _CALIBRATION)), folder.parent / _CALIBRATION]
+    return [*found, *sorted((folder / "oxts" / "data").glob("*.txt"))]
 
 
 def _drive_folders(root: Path) -> list[Path]:

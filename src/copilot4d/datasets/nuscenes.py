@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from copilot4d.datasets.dataset import Dataset
+from copilot4d.datasets.indexing import Indexed
 from copilot4d.datasets.json_records import Record
 from copilot4d.datasets.nuscenes_splits import VERSION_SPLITS, split_of
 from copilot4d.datasets.nuscenes_tables import TABLES, SceneSweeps, read_scenes, read_sweeps
@@ -44,7 +45,7 @@ def open(root: str | Path, sweeps: Literal["keyframes", "all"] = "keyframes") ->
     """The scenes of a nuScenes root, or of one v1.0-* folder; several versions in a root are joined.
 
     sweeps: "keyframes" are the 2 Hz sweeps that the protocol scores, "all" the 20 Hz of the sensor. Opening reads
-    scene.json alone; the first drive reads the other tables (docs/datasets_nuscenes_av2.md says what that costs).
+    scene.json alone; the first drive of all reads the other tables and leaves an index for every later process.
     """
     if sweeps not in ("keyframes", "all"):
         raise UsageError(f'nuScenes has sweeps="keyframes" or sweeps="all", not {sweeps!r}')
@@ -80,6 +81,13 @@ def open(root: str | Path, sweeps: Literal["keyframes", "all"] = "keyframes") ->
         names=tuple(scenes),
         open_drive=open_drive,
         splits={split: tuple(names) for split, names in splits.items() if names},
+        indexed=Indexed(
+            files=lambda name: (scenes[name][0] / f"{table}.json" for table in TABLES),
+            read_file=lambda numbers: read_sweep_file,
+            options=f"sweeps={sweeps}",
+            together=True,
+            forget=index.cache_clear,
+        ),
     )
 
 

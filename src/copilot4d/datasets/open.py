@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from copilot4d.datasets.dataset import Dataset, refused
+from copilot4d.datasets.dataset import Dataset, Origin, refused
 from copilot4d.datasets.sweep_files import subfolders
 from copilot4d.errors import DataError, UsageError
+
+ALL_SWEEPS = "@20hz"  # behind a nuScenes path: all sweeps of the sensor instead of the 2 Hz keyframes
 
 _MOST_SUBFOLDERS = 64  # looked into where the folder itself is nothing we know
 
@@ -70,20 +72,30 @@ def open_dataset(path: str | Path, *, format: str | None = None, require_poses: 
 
     `format` is one of FORMATS and is needed only where a folder could be two of them. Without poses a log cannot be
     used, and a DataError says so; with `require_poses=False` such drives get identity poses, and
-    `Dataset.has_poses(name)` is False for them.
+    `Dataset.has_poses(name)` is False for them. "path/to/nuscenes@20hz" opens all sweeps, not only the keyframes.
     """
     if format is not None and format not in FORMATS:
         near = difflib.get_close_matches(format, FORMATS, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise UsageError(f"unknown data set format {format!r}{hint}; there are: {', '.join(FORMATS)}")
     if format is None and (prefix := str(path).split("/")[0]) in NAMED and not Path(path).exists():
-        return NAMED[prefix](str(path))
-    folder = _existing_folder(Path(path))
+        return _sent_as(str(path), NAMED[prefix](str(path)))
+    all_sweeps = str(path).endswith(ALL_SWEEPS) and not Path(path).exists()
+    folder = _existing_folder(Path(str(path).removesuffix(ALL_SWEEPS)) if all_sweeps else Path(path))
     try:
         found, root = _recognise(folder, format)
-        return found.open(root, require_poses=require_poses) if found.poses_optional else found.open(root)
+        if all_sweeps and found.name != "nuscenes":
+            raise UsageError(f"{path}: {ALL_SWEEPS} is for nuScenes, and {folder} is {found.name}; leave it out")
+        options: dict[str, Any] = {"require_poses": require_poses} if found.poses_optional else {}
+        opened = found.open(root, **options, **({"sweeps": "all"} if all_sweeps else {}))
     except OSError as error:
         raise refused(folder, error) from error
+    return _sent_as(f"{folder}{ALL_SWEEPS if all_sweeps else ''}", opened, format=format, require_poses=require_poses)
+
+
+def _sent_as(path: str, dataset: Dataset, **options: Any) -> Dataset:
+    """The data set with what another process opens it by."""
+    return replace(dataset, origin=Origin(path=path, options=options))
 
 
 def _existing_folder(path: Path) -> Path:

@@ -8,13 +8,13 @@ again, with a warning.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import warnings
 from functools import partial
 from pathlib import Path
 
+from copilot4d.datasets.cache_folder import cache_folder
 from copilot4d.datasets.dataset import Dataset
 from copilot4d.datasets.file_lock import held
 from copilot4d.datasets.simulated_files import read_simulated, write_simulated
@@ -35,14 +35,6 @@ from copilot4d.simulator.sensors import sensor_named
 FORMAT = "simulated"
 TRAIN_DRIVES = 1000  # of street-v1/train where no number is given: the split has no end
 _NAME = re.compile(r"street-v1(?P<whatif>-whatif)?(/(?P<split>[a-z]+)(:(?P<count>\d+))?)?(@(?P<sensor>\w+))?")
-
-
-def cache_folder() -> Path:
-    """Where simulated drives are kept."""
-    if given := os.environ.get("COPILOT4D_CACHE"):
-        return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "copilot4d"
 
 
 def open(name: str) -> Dataset:

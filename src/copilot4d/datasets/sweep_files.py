@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ KITTI_EGO_BOX = np.array([-2.0, -1.55, -np.inf, 3.5, 1.55, np.inf])
 class SweepReader:
     """`Drive.read` for sweeps that are one file each. A plain object, so that worker processes can be sent one."""
 
-    paths: tuple[Path, ...]
+    paths: Sequence[Path]
     world_from_lidar: FloatArray  # (N, 4, 4)
     timestamps_ns: NDArray[np.int64]  # (N,)
     read_file: Callable[[Path], PointFile] = read_points
@@ -39,6 +40,25 @@ class SweepReader:
             world_from_lidar=self.world_from_lidar[index],
             timestamp_ns=int(self.timestamps_ns[index]),
         )
+
+
+class SweepFiles(Sequence[Path]):
+    """The files of a drive by a folder and their names in it; a path is made when it is asked for."""
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self.folder, self.names = folder, names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, index: int) -> Path: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Path]: ...
+    def __getitem__(self, index: int | slice) -> Path | Sequence[Path]:
+        if isinstance(index, slice):
+            return SweepFiles(self.folder, self.names[index])
+        return self.folder / self.names[index]
 
 
 def list_folder(folder: Path, field: str) -> list[Path]:

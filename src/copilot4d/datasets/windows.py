@@ -175,7 +175,7 @@ def _rate_message(drive: Drive, interval_s: float, setting: str) -> str:
     if drive.format == "nuscenes":
         return (
             f"{head}, but the protocol scores the 2 Hz keyframes of nuScenes, {_KEYFRAME_INTERVAL_S} s apart; "
-            'open the data set with sweeps="keyframes"'
+            'open the data set without @20hz (sweeps="keyframes"), or give the time between frames (--intervals 0.5s)'
         )
     spacing_s = SECONDS[setting] / _DENSE_FRAMES
     fits = [other for other in SETTINGS if _rule(drive.format, interval_s, other) is not None]
@@ -191,9 +191,8 @@ def _readings(drive: Drive) -> NDArray[np.float64]:
 
     nuScenes' keyframes are the protocol's frames whatever their spacing: there, places are the indices.
     """
-    return (
-        np.arange(len(drive), dtype=np.float64) if drive.format == "nuscenes" else clock.readings(drive.timestamps_ns)
-    )
+    keyframes = drive.format == "nuscenes" and not drive.interval_s < _KEYFRAME_INTERVAL_S / 2
+    return np.arange(len(drive), dtype=np.float64) if keyframes else clock.readings(drive.timestamps_ns)
 
 
 def _gaps(drive: Drive) -> list[tuple[int, int]]:

@@ -110,6 +110,7 @@ class Protocol:
             "min_range_m": MIN_RANGE_M,
             "clamp_band_m": BAND_M,
             "settings": _SETTINGS,
+            **({"ray_origins": "the sweep's own origin for all rays"} if self.parity else {}),
         }
 
     @property

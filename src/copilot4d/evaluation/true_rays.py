@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,13 @@ class TrueFrame:
 
 
 def true_frame(clip: Clip, index: int, protocol: Protocol) -> TrueFrame:
-    """The true rays of the clip's future frame `index`; the ROI lies in the protocol's frame of scoring."""
+    """The true rays of the clip's future frame `index`; the ROI lies in the protocol's frame of scoring.
+
+    In parity mode all rays start at the sweep's own origin, also those of a second lidar, as in the public code.
+    """
     sweep = clip.future[index]
+    if protocol.parity:
+        sweep = replace(sweep, origins=None)
     scoring_from_future = clip.reference_from(sweep) if protocol.scoring_frame == "reference" else np.eye(4)
     rays, depths = sweep.rays()
     keep = _enters(rays, depths, sweep.points, scoring_from_future, protocol.roi)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from copilot4d.config import default_values, to_mapping
 from copilot4d.counter import SampleKey, StepCounter
+from copilot4d.datasets.drive_list import DriveList, SweepItems, lengths_of
 from copilot4d.errors import UsageError
 from copilot4d.geometry import Drive, Sweep, inside_box, se3
 from copilot4d.rendering import RayBatch
@@ -81,9 +82,9 @@ class TokenizerTask(TrainingTask):
         held_out_others: Mapping[str, Drive] | None = None,
     ) -> None:
         self.training = config
-        self.drives = tuple(drives)
+        self.drives: Sequence[Drive] = drives if isinstance(drives, DriveList) else tuple(drives)
         self.others = (None,) * len(self.drives) if other_scans is None else matched_drives(self.drives, other_scans)
-        self.items = [(d, i) for d, drive in enumerate(self.drives) for i in range(len(drive))]
+        self.items = SweepItems(lengths_of(self.drives))
         if not self.items:
             raise UsageError("training a tokenizer needs at least one sweep; the chosen drives have none")
         frames = [(drive, i) for drive in held_out for i in range(len(drive))]
