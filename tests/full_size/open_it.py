@@ -25,9 +25,11 @@ def counted(module, function: str) -> None:
     setattr(module, function, count)
 
 
-def memory_mb() -> float:
-    """The most that this program has held (ru_maxrss would count the process that started it)."""
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+def memory_mb(what: str = "VmHWM") -> float:
+    """VmHWM: the most that this program has held (ru_maxrss would count the process that started it); RssAnon: what is
+    its own now, without the pages of mapped files, which processes share.
+    """
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(what))
     return int(line.split()[1]) / 1024
 
 
@@ -35,7 +37,7 @@ counted(argoverse2, "read_ego_poses")
 counted(argoverse2, "numbered_sweeps")
 counted(nuscenes_tables, "_pose")
 path, split, looked_at = sys.argv[1], sys.argv[2] or None, int(sys.argv[3])
-before_mb, before_s = memory_mb(), time.process_time()
+before_mb, own_mb, before_s = memory_mb(), memory_mb("RssAnon"), time.process_time()
 dataset = open_dataset(path)
 chosen = dataset if split is None else dataset.split(split)
 chosen.prepare()
@@ -47,7 +49,7 @@ print(
     json.dumps(
         {
             "drives": len(dataset), "chosen": len(chosen), "sweeps": len(items), "work": dict(work),
-            "opened_mb": opened_mb, "opened_cpu_s": opened_s, "all_mb": memory_mb() - before_mb,
+            "opened_mb": opened_mb, "opened_cpu_s": opened_s, "own_mb": memory_mb("RssAnon") - own_mb,
             "pickled_bytes": len(pickle.dumps(chosen)), "looked_at": poses, "first": drives[0].name,
         }
     )

@@ -38,19 +38,19 @@ def test_all_of_argoverse_2(tmp_path):
     assert second["work"] == {}
     assert second["sweeps"] == first["sweeps"]
     assert second["first"] == first["first"] == min(path.name for path in (root / "val").iterdir())
-    assert second["all_mb"] < MOST_MB
+    assert max(second["opened_mb"], second["own_mb"]) < MOST_MB
     assert second["pickled_bytes"] < 2_000
 
 
 def test_all_of_nuscenes_trainval(tmp_path):
     """850 scenes, 34,000 keyframes with an image each, 340,000 sweeps: 374,000 records a table."""
     root = nuscenes_tables(tmp_path, 850, 40, 10)
-    for path, sweeps in ((str(root), 34_000), (f"{root}@20hz", 340_000)):
-        first = opened(path, tmp_path / "cache")
-        assert (first["drives"], first["sweeps"]) == (850, sweeps)
-        assert first["work"]["_pose"] >= sweeps
-        second = opened(path, tmp_path / "cache")
-        assert second["work"] == {}
-        assert second["sweeps"] == sweeps
-        assert second["all_mb"] < MOST_MB
-        assert second["pickled_bytes"] < 2_000
+    path, sweeps = f"{root}@20hz", 340_000
+    first = opened(path, tmp_path / "cache")
+    assert (first["drives"], first["sweeps"]) == (850, sweeps)
+    assert first["work"]["_pose"] >= sweeps
+    second = opened(path, tmp_path / "cache")
+    assert second["work"] == {}
+    assert second["sweeps"] == sweeps
+    assert max(second["opened_mb"], second["own_mb"]) < MOST_MB
+    assert second["pickled_bytes"] < 2_000

@@ -175,7 +175,7 @@ def _rate_message(drive: Drive, interval_s: float, setting: str) -> str:
     if drive.format == "nuscenes":
         return (
             f"{head}, but the protocol scores the 2 Hz keyframes of nuScenes, {_KEYFRAME_INTERVAL_S} s apart; "
-            'open the data set without @20hz (sweeps="keyframes"), or give the time between frames (--intervals 0.5s)'
+            'open the data set without @20hz (sweeps="keyframes"), or give the seconds between frames (intervals)'
         )
     spacing_s = SECONDS[setting] / _DENSE_FRAMES
     fits = [other for other in SETTINGS if _rule(drive.format, interval_s, other) is not None]
