@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCH := $(VENV)/.bench
+DOCS := $(VENV)/.docs
 
 # Idle OpenMP threads sleep instead of spinning: on a busy or small machine the tests take half the time.
 export OMP_WAIT_POLICY ?= passive
@@ -11,7 +12,7 @@ export OMP_WAIT_POLICY ?= passive
 # Two test processes, each with contiguous tests until one runs out: files' own fixtures are mostly made once.
 PARALLEL ?= -n 2 --dist worksteal
 
-.PHONY: install demo test test-slow test-browser check format bench docs-links lock sbom clean
+.PHONY: install demo test test-slow test-browser check format bench docs lock sbom clean
 
 install: $(INSTALLED)
 
@@ -26,6 +27,10 @@ $(BENCH): $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	@touch $@
 
+$(DOCS): $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs]"
+	@touch $@
+
 demo: $(INSTALLED)
 	$(BIN)/copilot4d demo --out demo
 
@@ -35,7 +40,7 @@ test: $(INSTALLED)
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -q $(PARALLEL) -m "slow and not browser"
 
-test-browser: $(INSTALLED)
+test-browser: docs
 	$(BIN)/python -m pytest -q -m browser
 
 check: $(INSTALLED)
@@ -46,6 +51,10 @@ check: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "the site is in site/: open site/index.html"
 
 bench: $(BENCH)
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
@@ -58,4 +67,4 @@ sbom: $(INSTALLED)
 	$(BIN)/python .ci/sbom.py sbom.cdx.json
 
 clean:
-	rm -rf $(VENV) demo dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
