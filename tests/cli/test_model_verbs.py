@@ -17,7 +17,7 @@ from copilot4d.baselines.occupancy_4d import Occupancy4d, occupancy_4d_preset
 from copilot4d.checkpoints.depth_parts import depth_parts_in, save_occupancy
 from copilot4d.checkpoints.model_folder import ModelCards, save_model
 from copilot4d.checkpoints.pretrained import ModelCard
-from copilot4d.cli.forecast_files import note_of
+from copilot4d.cli.forecast_pictures import note_of
 from copilot4d.cli.main import main
 from copilot4d.datasets.folder_writer import write_kitti
 from copilot4d.datasets.point_files import read_points

@@ -114,3 +114,36 @@ def test_many_rays_in_threads_are_each_what_it_is_alone(monkeypatch):
         assert (shared.starts_m[i], shared.lengths_m[i]) == (alone.starts_m[0], alone.lengths_m[0])
         np.testing.assert_array_equal(shared.before_m[i], alone.before_m[0])
     assert len(np.unique(shared.starts_m)) > 10
+
+
+def test_a_walk_looks_at_every_step_of_the_way_and_nowhere_else():
+    """The definition, step by step in Python, for rays in all directions: along axes, from outside, on the edge."""
+    rng = np.random.default_rng(3)
+    space = ObservedSpace((rng.random(GRID.shape) < 0.6).astype(np.uint8))
+    origins = rng.uniform([-100, -100, -6], [100, 100, 8], (60, 3))
+    directions = rng.normal(size=(60, 3)) * [1, 1, 0.1]
+    origins[:4] = [[0, 0, 0], GRID.minimum, GRID.maximum, [0, 0, 6.99]]
+    directions[:4] = [[1, 0, 0], [1, 1, 0.05], [-1, -1, -0.05], [0, -1, 0]]
+    rays = Rays(origins, directions / np.linalg.norm(directions, axis=1, keepdims=True))
+    depths_m = rng.uniform(0, 120, (60, 2))
+    found = space.along(rays, depths_m)
+    size = np.array(GRID.cell_size)
+    for r in range(60):
+        place, stride = (rays.origins[r] - GRID.minimum) / size, rays.directions[r] * (STEP_M / size)
+        start, length, before, run, is_over = NOWHERE_M, 0.0, np.zeros(2), 0.0, False
+        for step in range(int(NOWHERE_M / STEP_M)):
+            if not ((place >= 0) & (place < GRID.shape)).all():
+                break
+            depth = step * STEP_M
+            if space.cells[tuple(place.astype(int))] == 0:
+                run += STEP_M
+                before += STEP_M * (depth < depths_m[r])
+                if not is_over and run >= 1.0:
+                    start, length = depth + STEP_M - run, run
+            else:
+                is_over, run = is_over or run >= 1.0, 0.0
+            if is_over and depth + STEP_M >= depths_m[r].max():
+                break
+            place = place + stride
+        assert (found.starts_m[r], found.lengths_m[r]) == (start, length)
+        assert np.array_equal(found.before_m[r], before)

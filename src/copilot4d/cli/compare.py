@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
 from rich.markup import escape
 from rich.table import Table
 
 from copilot4d.cli.console import console, next_step
+from copilot4d.cli.options.compare import Options
 from copilot4d.cli.score_table import COLUMNS, cell, drive_list, shown
 from copilot4d.errors import ProtocolError, UsageError
 from copilot4d.evaluation import ScoreFile
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """Put score files side by side in one table; the best of each column is bold.
-
-    Scores of different protocols, settings or frames are not mixed unless you say so. Example:
-
-        copilot4d compare copy_last.json ray_tracing.json
-    """
-
-    scores: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Files that `copilot4d evaluate` wrote."""
-    mix_protocols: bool = False
-    """Show them in one table although they were made by different rules; each row then says its own."""
-    markdown: bool = False
-    """Print a Markdown table."""
 
 
 def run(options: Options) -> int:

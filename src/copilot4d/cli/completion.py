@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import make_dataclass
@@ -16,27 +15,26 @@ from copilot4d.errors import UsageError
 SHELLS = ("bash", "zsh", "tcsh", "fish")
 
 
-def print_completion(arguments: Sequence[str], modules: Mapping[str, str]) -> int:
-    """`--tyro-print-completion SHELL`, or `--tyro-write-completion SHELL FILE`. modules: verb -> its module's name."""
+def print_completion(arguments: Sequence[str], verbs: Mapping[str, Any]) -> int:
+    """`--tyro-print-completion SHELL`, or `--tyro-write-completion SHELL FILE`. verbs: verb -> its options' type."""
     if len(arguments) < 2 or arguments[1] not in SHELLS:
         raise UsageError(f"{arguments[0]} needs the name of your shell: {', '.join(SHELLS)}")
     try:
-        tyro.cli(_program(modules), prog="copilot4d", args=list(arguments))
+        tyro.cli(_program(verbs), prog="copilot4d", args=list(arguments))
     except SystemExit as done:  # tyro leaves the program once the script is written
         return int(done.code or 0)
     raise UsageError(f"{arguments[0]} {arguments[1]} needs a file to write the script to, or - to print it")
 
 
-def _program(modules: Mapping[str, str]) -> Any:
+def _program(verbs: Mapping[str, Any]) -> Any:
     """One type that stands for the whole command line: a union of the verbs' options, two-word verbs one level down."""
     groups: dict[str, list[Any]] = {}
-    for verb, module in modules.items():
+    for verb, its_options in verbs.items():
         first, _, second = verb.partition(" ")
-        options = importlib.import_module(f"copilot4d.cli.{module}").Options
-        groups.setdefault(first, []).append(Annotated[options, tyro.conf.subcommand(second or first)])
+        groups.setdefault(first, []).append(Annotated[its_options, tyro.conf.subcommand(second or first)])
     members = []
     for first, options in groups.items():
-        if any(verb.startswith(f"{first} ") for verb in modules):
+        if any(verb.startswith(f"{first} ") for verb in verbs):
             nested = make_dataclass(first.capitalize(), [("verb", _one_of(options))])
             members.append(Annotated[nested, tyro.conf.subcommand(first)])
         else:

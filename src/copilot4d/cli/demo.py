@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
@@ -17,6 +16,7 @@ from copilot4d.cli.demo_page import Subject, demo_page, next_commands
 from copilot4d.cli.demo_questions import Question, log_questions, street_questions, usable_settings
 from copilot4d.cli.demo_words import COLUMNS
 from copilot4d.cli.model_options import tell_limits
+from copilot4d.cli.options.demo import Options
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.cli.score_table import cell
 from copilot4d.datasets import Dataset, open_dataset
@@ -32,45 +32,12 @@ COMPARED = ("copy_last", "ray_tracing")
 MARKER = ".copilot4d-demo"  # a folder that has it was made here, and may be made again
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """Forecast a street under three ego plans, score and draw the forecasts, and write one page to open.
-
-    Example: copilot4d demo --out demo
-    Example, on your own log: copilot4d demo --data path/to/log --drive 08 --frame 120 --out demo
-
-    Without --data it takes a simulated street that no training has seen; its drive is kept in OUT/drive for the other
-    verbs.
-    """
-
-    out: Path = Path("demo")
-    """The folder to write into. A folder that an earlier demo made is made again."""
-    model: str | None = None
-    """What forecasts: a model's folder or a baseline's name. By default the shipped weights; where there are none, the
-    best baseline, and the page says so."""
-    data: Path | None = None
-    """A log of your own, in any format that copilot4d opens."""
-    drive: str | None = None
-    """Which drive of --data; by default the first with a complete window."""
-    frame: int | None = None
-    """The moment: the newest sweep that the forecast may see. By default one where the ego's plan matters (simulated),
-    or the middle of the drive (your log)."""
-    street: int = 7
-    """Which of the 20 simulated test streets."""
-    seed: int = 0
-    """Of the model's random draws: another seed is another future. Baselines draw none."""
-    guidance: float = 1.0
-    """Strength of classifier-free guidance; baselines ignore it."""
-    sampling_steps: int = 10
-    """Steps of the sampler per frame; baselines ignore it."""
-
-
 def run(options: Options) -> int:
     """Ask, answer, score, draw, and say what to open."""
-    forecasters, missing = _forecasters(options.model)
-    dataset = _own_log(options)  # looked at before anything is removed
+    dataset = _own_log(options)  # looked at before weights are loaded, and before anything is removed
     check_output_folder("--out", options.out)
     _refuse_foreign(options.out)
+    forecasters, missing = _forecasters(options.model)
     _say(_what_forecasts(forecasters[0].name, missing))
     tell_limits(forecasters[0])
     if dataset is None:

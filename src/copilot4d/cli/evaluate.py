@@ -2,58 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from rich.markup import escape
 from rich.table import Table
 
 from copilot4d.cli.console import console, next_step, track
 from copilot4d.cli.held_output import held, terminated_as_interrupted
-from copilot4d.cli.model_options import ModelOptions, load, tell_limits
+from copilot4d.cli.model_options import load, tell_limits
+from copilot4d.cli.options.evaluate import Options
 from copilot4d.cli.outputs import check_output_file
 from copilot4d.cli.own_returns import tell_own_returns
 from copilot4d.cli.score_table import COLUMNS, cell, drive_list
 from copilot4d.datasets import Dataset, open_dataset
 from copilot4d.errors import DataError, UsageError
 from copilot4d.evaluation import Protocol, ScoreFile, evaluate_dataset
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options(ModelOptions):
-    """Score a model or a baseline on a data set by the field's protocol.
-
-    Every window of the setting goes through the model; what it found stands in one JSON file with the protocol's name
-    and hash. An interrupted run goes on where it was when the same command is given again. Example:
-
-        copilot4d evaluate --model ray_tracing --data path/to/kitti --drives 08 --setting 1s --out scores.json
-    """
-
-    data: Path
-    """The data set; its format is recognised."""
-    setting: Literal["1s", "3s"]
-    """How far to forecast: the protocol's two settings."""
-    out: Path
-    """Where to write the scores (JSON)."""
-    drives: tuple[str, ...] = ()
-    """Only these drives, by name."""
-    split: str | None = None
-    """Only the drives of this split: train, val or test."""
-    protocol: Literal["4docc", "vidar", "evalkit"] = "4docc"
-    """The convention: 4docc (the paper's), vidar, or evalkit (the AV2 challenge)."""
-    roi_half: float | None = None
-    """Half the ROI's width in metres. By default the convention's own: 70, or 51.2 for vidar."""
-    every: int = 1
-    """Score only each n-th reference frame."""
-    limit: int | None = None
-    """Score only so many reference frames, the first ones."""
-    parity: bool = False
-    """Keep what the public 4D-Occ code does with odd input (docs/scoring.md)."""
-    on_bad_sweep: Literal["raise", "skip"] = "raise"
-    """Stop at a sweep that cannot be read, or leave out the windows that touch it and list them."""
-    futures: int = 1
-    """Forecast so many futures: scores are those of the first; best of them, mean and spread are told beside."""
+from copilot4d.evaluation.runner import protocol_references
 
 
 def run(options: Options) -> int:
@@ -68,10 +32,12 @@ def run(options: Options) -> int:
     check_writable(options.out)
     if options.futures < 1:
         raise UsageError(f"--futures must be at least 1, got {options.futures}")
-    forecaster = load(options)
-    tell_limits(forecaster, protocol.half_m)
+    # The data first: what is wrong there is told before weights are loaded.
     dataset = choose_drives(open_dataset(options.data), options.drives, options.split)
     dataset.prepare(track)
+    protocol_references(dataset, options.setting, protocol)
+    forecaster = load(options)
+    tell_limits(forecaster, protocol.half_m)
     tell_own_returns(dataset.values())
     partial = options.out.with_name(f"{options.out.name}.partial")
     with held(options.out), terminated_as_interrupted():

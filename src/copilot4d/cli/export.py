@@ -6,9 +6,9 @@ import platform
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -22,6 +22,7 @@ from copilot4d.checkpoints.load_world_model import load_world_model
 from copilot4d.checkpoints.model_folder import ModelCards, run_of, save_model
 from copilot4d.checkpoints.pretrained import ModelCard, Score, save_pretrained
 from copilot4d.cli.console import console, next_step
+from copilot4d.cli.options.export import Options
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.config import to_mapping
 from copilot4d.errors import UsageError
@@ -30,44 +31,6 @@ from copilot4d.geometry import VoxelGrid
 from copilot4d.tokenizer.config import TokenizerConfig
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """Put a trained tokenizer and its world model into one folder that can be shared and forecast with. Example:
-
-        copilot4d export --tokenizer runs/tokenizer --world-model runs/world --out models/mine --trained-on "my logs"
-
-    Or the tokenizer alone, without --world-model; or the baseline 4D-Occ:
-
-        copilot4d export --occupancy-4d runs/occupancy --out models/occupancy
-
-    The best checkpoints are taken, with averaged weights where there are, and the depth selector that lies in the world
-    model's run, with its occupancy network. What only training needs stays behind.
-    """
-
-    out: Path
-    """The model folder to write."""
-    tokenizer: Path | None = None
-    """The tokenizer's run, checkpoint or folder."""
-    world_model: Path | None = None
-    """The world model's run, checkpoint or folder; it must have been trained on that tokenizer's tokens."""
-    occupancy_4d: Path | None = None
-    """Instead of these two: the run, checkpoint or folder of the baseline 4D-Occ."""
-    name: str | None = None
-    """What scores and pictures call the model; by default the folder's name."""
-    title: str | None = None
-    """The heading of its model cards; by default the name."""
-    trained_on: tuple[str, ...] = ()
-    """The data, in words, for the model cards."""
-    command: tuple[str, ...] = ()
-    """The commands that trained it, for the model cards."""
-    hardware: str = ""
-    """What it was trained on, for the model cards; by default this machine."""
-    license: str = "apache-2.0"
-    """Of the weights."""
-    precision: Literal["fp32", "fp16"] = "fp32"
-    """Of the weights in the files. fp16 halves them; some tokens then differ from those of the training."""
 
 
 def run(options: Options) -> int:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
 
 from copilot4d.cli.console import console, next_step, track
-from copilot4d.cli.forecast_files import check_format, prepare_folder, write_description, write_pictures, write_sweeps
+from copilot4d.cli.forecast_files import check_format, prepare_folder, write_description, write_sweeps
 from copilot4d.cli.forecast_moment import Moment, Route, choose_moment, plan_route
-from copilot4d.cli.model_options import ModelOptions, load, tell_limits
+from copilot4d.cli.model_options import load, tell_limits
+from copilot4d.cli.options.forecast import Options
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.cli.own_returns import tell_own_returns
 from copilot4d.datasets import open_dataset
@@ -20,47 +18,16 @@ from copilot4d.errors import UsageError
 from copilot4d.forecaster import Forecaster
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options(ModelOptions):
-    """Predict the sweeps that follow a moment of a drive, and write one point file per future frame.
-
-    Example: copilot4d forecast --model ray_tracing --data kitti --drive 08 --frame 120 --out forecast --pictures
-
-    The forecast sees the past sweeps and the ego's future poses, never the future sweeps. Poses come from the log;
-    where it ends, the ego goes on at constant velocity; --future-poses asks what if it went elsewhere.
-    """
-
-    data: Path
-    """A data set: KITTI, nuScenes, Argoverse 2, or an own folder of sweeps. The format is recognised."""
-    out: Path
-    """The folder to write into."""
-    drive: str | None = None
-    """Which drive. By default the first that has a complete moment."""
-    frame: int | None = None
-    """The newest sweep that the forecast may see, counted from 0. By default the first with a whole past and future."""
-    setting: Literal["1s", "3s"] = "1s"
-    """The protocol's setting: how many frames, and how far apart."""
-    format: Literal["ply", "bin", "npz"] = "ply"
-    """The point files: .ply opens in most viewers, .bin is KITTI's, .npz keeps everything."""
-    pictures: bool = False
-    """Also draw past, truth and forecast: forecast.png, forecast.gif, forecast.mp4."""
-    future_poses: Path | None = None
-    """The ego's way, world_from_lidar in the log's world: KITTI text, a line per future frame, or a TUM trajectory."""
-    on_bad_sweep: Literal["raise", "skip"] = "raise"
-    """skip: go on without past sweeps that cannot be read, and list them."""
-    futures: int = 1
-    """How many futures to write, for models that draw at random."""
-
-
 def run(options: Options) -> int:
     """Forecast, write, and say what was written."""
     check_output_folder("--out", options.out)
     if options.futures < 1:
         raise UsageError(f"--futures must be at least 1, got {options.futures}")
-    forecaster = load(options)
+    # The data first: what is wrong there is told before weights are loaded.
     dataset = open_dataset(options.data)
     moment = choose_moment(dataset, options.drive, options.frame, options.setting, options.on_bad_sweep)
     route = plan_route(moment, options.setting, options.future_poses)
+    forecaster = load(options)
     tell_own_returns([moment.drive])
     _say_what_is_forecast(options, moment, route)
     tell_limits(forecaster)
@@ -73,6 +40,8 @@ def run(options: Options) -> int:
     paths = write_sweeps(options.out, forecast, options.format, track)
     pictures = []
     if options.pictures:
+        from copilot4d.cli.forecast_pictures import write_pictures  # here: drawing is slow to load
+
         region_half_m = forecaster.region_half_m
         pictures = write_pictures(options.out, moment, route, forecast, forecaster.name, track, region_half_m)
     description = write_description(

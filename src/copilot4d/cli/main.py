@@ -6,9 +6,11 @@ Exit codes: 0 done, 1 the work failed (message on stderr), 2 wrong usage, 130 in
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from copilot4d.cli.console import console, errors_console
 from copilot4d.cli.flags import with_flags
@@ -44,6 +46,9 @@ VERBS: dict[str, Verb] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    # Idle OpenMP threads sleep instead of spinning: on a machine with other work that is half of the time. Torch reads
+    # it when it is loaded, which has not happened yet; who sets it otherwise is obeyed.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]
@@ -56,17 +61,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verb: str | None = None
     try:
         if arguments[0] in ("--tyro-print-completion", "--tyro-write-completion"):
-            from copilot4d.cli.completion import print_completion  # imports every verb
+            from copilot4d.cli.completion import print_completion
 
-            return print_completion(arguments, {name: verb.module for name, verb in VERBS.items()})
+            return print_completion(arguments, {name: options_of(name) for name in VERBS})
         verb, rest = split_verb(arguments)
         return run_verb(verb, rest)
     except Copilot4dError as error:
         if debug:
             raise
-        errors_console.print(
-            f"copilot4d: {with_flags(str(error), _options_of(verb))}", style="red", markup=False, highlight=False
-        )
+        message = with_flags(str(error), None if verb is None else options_of(verb))
+        errors_console.print(f"copilot4d: {message}", style="red", markup=False, highlight=False)
         return 2 if isinstance(error, UsageError) else 1
     except OSError as error:  # a full disk, a path that may not be written
         if debug:
@@ -78,12 +82,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         errors_console.print("copilot4d: interrupted; what was already written is kept", markup=False)
         return 130
-
-
-def _options_of(verb: str | None) -> type | None:
-    """The options of a verb whose module was imported; None before that."""
-    module = None if verb is None else sys.modules.get(f"copilot4d.cli.{VERBS[verb].module}")
-    return None if module is None else module.Options
 
 
 def _about(error: OSError) -> str:
@@ -109,9 +107,19 @@ def run_verb(verb: str, arguments: Sequence[str]) -> int:
     import tyro
 
     refuse_former_words(verb, arguments)
-    module = importlib.import_module(f"copilot4d.cli.{VERBS[verb].module}")
-    options = tyro.cli(module.Options, args=list(arguments), prog=f"copilot4d {verb}")
-    return int(module.run(options))
+    options = tyro.cli(options_of(verb), args=list(arguments), prog=f"copilot4d {verb}")
+    if hasattr(options, "check"):  # what can be told before torch is loaded
+        options.check()
+    return int(importlib.import_module(f"copilot4d.cli.{VERBS[verb].module}").run(options))
+
+
+def options_of(verb: str) -> Any:
+    """The type of a verb's options. Its own file imports next to nothing, so that help and wrong options come at once;
+    a verb that needs nothing heavy may have it beside its `run`.
+    """
+    module = VERBS[verb].module
+    folder = "copilot4d.cli.options" if importlib.util.find_spec(f"copilot4d.cli.options.{module}") else "copilot4d.cli"
+    return importlib.import_module(f"{folder}.{module}").Options
 
 
 def overview() -> str:

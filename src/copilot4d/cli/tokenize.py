@@ -4,79 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 
 import torch
 
 from copilot4d.checkpoints.load_tokenizer import LoadedTokenizer, load_tokenizer
 from copilot4d.cli.console import console, next_step, track
+from copilot4d.cli.options.tokenize import Options
 from copilot4d.datasets import Dataset, open_dataset
 from copilot4d.datasets.drive_list import DriveList
 from copilot4d.errors import UsageError
 from copilot4d.progress import silent
 from copilot4d.tokens.augmentation import AugmentationConfig
 from copilot4d.tokens.token_cache import TokenCache, TokenCacheConfig, open_token_cache
-from copilot4d.tokens.tokenize_drives import BATCH, ClipEncoder
+from copilot4d.tokens.tokenize_drives import ClipEncoder
 from copilot4d.tokens.write_token_cache import WrittenCache, write_token_cache
 from copilot4d.training.distributed import open_world
 from copilot4d.training.malloc import keep_freed_memory
-from copilot4d.world_model.actions import TokenFrame
 
 PATIENCE = timedelta(days=7)  # ranks meet only when all drives are done, and some take hours longer than others
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """Put drives through a tokenizer once, before a world model trains on their tokens.
-
-    An interrupted run goes on with the drives that are missing. Under torchrun every process takes its share. Example:
-
-        copilot4d tokenize --tokenizer runs/tokenizer --data path/to/kitti --held-out train_0011 --out tokens/kitti
-    """
-
-    tokenizer: Path
-    """A run of `copilot4d train tokenizer` (its best checkpoint is used), a checkpoint, or a shared folder."""
-    data: tuple[Path, ...]
-    """One or several data sets; the format of each is recognised."""
-    out: Path
-    """The cache's folder."""
-    drives: tuple[str, ...] = ()
-    """Only these drives."""
-    split: str | None = None
-    """Only the drives of this split."""
-    held_out: tuple[str, ...] = ()
-    """Drives that are tokenised too, but marked: never to be trained on."""
-    max_drives: int | None = None
-    """At most so many drives, beside the held-out ones."""
-    token_frame: TokenFrame = "reference"
-    """own: each sweep in its own frame, as in the paper; reference: all sweeps of a clip in the frame of its reference
-    sweep, so that static things keep their tokens. The mini preset of the world model wants reference."""
-    intervals: tuple[str, ...] = ("protocol",)
-    """Between two frames of a clip: seconds (0.2s), frames of the log (2), or protocol: those of the 1s and 3s
-    settings at each drive's own rate."""
-    reference_every: int = 5
-    """Frames of the log from one clip's reference to the next one's; tokens in their own frames need none."""
-    past_frames: int = 5
-    """Frames of a clip up to its reference."""
-    future_frames: int = 5
-    """Frames of a clip after it."""
-    gathered_past: bool = False
-    """A clip's oldest frame becomes the tokens of all its past sweeps gathered, so that a world model need not
-    remember what only one of them saw; needs --token-frame reference."""
-    variants: int = 1
-    """Versions of each drive: as it is, and mirrored and turned."""
-    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
-    """How far the other variants are turned, how often mirrored."""
-    seed: int = 0
-    """Of the augmentation."""
-    batch: int = BATCH
-    """Sweeps that are encoded at once."""
-    device: str = "auto"
-    """cpu, cuda, cuda:1."""
-    overwrite: bool = False
-    """Replace tokens of another tokenizer, of other settings or other drives that are in the folder."""
 
 
 def run(options: Options) -> int:

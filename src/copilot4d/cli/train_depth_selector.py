@@ -6,9 +6,7 @@ import platform
 import shlex
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -26,6 +24,7 @@ from copilot4d.checkpoints.model_folder import run_of, shipped_occupancy_4d
 from copilot4d.checkpoints.pretrained import ModelCard, Score
 from copilot4d.cli.console import console, next_step, track
 from copilot4d.cli.export import occupancy_summary
+from copilot4d.cli.options.train_depth_selector import Options
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.cli.training_drives import choose_drives
 from copilot4d.datasets.windows import Window
@@ -39,50 +38,6 @@ from copilot4d.training.tasks.depth_selector import Examples, costs_of, fit
 from copilot4d.training.tasks.depth_selector_examples import forecast_examples, moments
 
 HELD_OUT_EVERY = 10  # each tenth forecast is for the score
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """Train which depth each ray of a model's forecasts takes: rendered, or measured by the past. Example:
-
-        copilot4d train depth-selector --model runs/world --data street-v1/train:150 --drives train_000120 train_000121
-
-    The model forecasts drives whose future is known; take some that the world model was not trained on. The
-    selector is written into the run, from where `forecast`, `evaluate`, `view` and `export` take it along.
-    """
-
-    model: Path
-    """The run of a world model, or a model folder."""
-    data: tuple[Path, ...]
-    """One or several data sets; the format of each is recognised."""
-    tokenizer: Path | None = None
-    """The tokenizer's run or folder, for a run that does not name its own."""
-    drives: tuple[str, ...] = ()
-    """Learn only from these drives."""
-    split: str | None = None
-    """Learn only from the drives of this split."""
-    settings: tuple[Literal["1s", "3s"], ...] = ("1s", "3s")
-    """The protocol's settings whose frame rates are learned."""
-    forecasts: tuple[int, ...] = (40,)
-    """How many at most, spread over the drives: one number for all settings or one for each. Each tenth, or at least
-    one, is kept for the score."""
-    rays_per_frame: int = 6000
-    """Rays of each forecast frame that are learned from."""
-    sampling_steps: int = 10
-    """Of the forecasts."""
-    occupancy: str | None = None
-    """An occupancy network whose depths can be chosen, too: a run of train occupancy-4d, its folder, or occupancy_4d
-    for the one that comes with the package. By default the one that the model has, if any."""
-    top_k: int | None = None
-    """Forecasts draw among so many tokens; 0: among all. By default the model's own."""
-    updates: int = 4000
-    """Updates of the selector."""
-    seed: int = 0
-    """Of forecasts, rays and updates."""
-    out: Path | None = None
-    """Where to write the selector; by default into the model's folder."""
-    device: str = "auto"
-    """cpu, cuda, cuda:1: where the model forecasts."""
 
 
 def run(options: Options) -> int:

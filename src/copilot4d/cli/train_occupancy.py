@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
-from pathlib import Path
 
 from copilot4d.baselines.occupancy_4d import occupancy_4d_preset
 from copilot4d.cli.console import console, next_step
+from copilot4d.cli.options.train_occupancy import Options
 from copilot4d.cli.training_drives import choose_drives
-from copilot4d.cli.training_options import RunOptions, Shown, training_config, with_changes
+from copilot4d.cli.training_options import Shown, training_config, with_changes
 from copilot4d.datasets import open_dataset
 from copilot4d.datasets.drive_list import DriveList
 from copilot4d.errors import UsageError
 from copilot4d.geometry import Drive
-from copilot4d.tokens.augmentation import AugmentationConfig
 from copilot4d.training import Recipe, train
-from copilot4d.training.tasks.occupancy_4d import OccupancyTask, OccupancyTraining, Setting
+from copilot4d.training.tasks.occupancy_4d import OccupancyTask, OccupancyTraining
 
 RECIPES = {
     "paper": Recipe(batch=16, learning_rate=5e-4, warmup_steps=1000, cosine_steps=100_000, clip_norm=1.0),
@@ -24,36 +22,6 @@ RECIPES = {
     "tiny": Recipe(batch=2, learning_rate=3e-3, warmup_steps=10, cosine_steps=90, clip_norm=1.0),
 }
 RAYS_PER_FRAME = {"paper": 2048, "mini": 1024, "tiny": 256}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options(RunOptions):
-    """Train the learned baseline 4D-Occ: past sweeps -> occupancy of the future -> depths along rays, with an L1 loss.
-
-    One network serves the 1s and the 3s setting. `copilot4d forecast` and `evaluate` take the run's folder as --model.
-    The same command goes on where an interrupted run stopped. Example:
-
-        copilot4d train occupancy-4d --data street-v1/train:300 --held-out-data street-v1/val --run runs/occupancy
-    """
-
-    data: tuple[Path, ...]
-    """One or several data sets; the format of each is recognised."""
-    drives: tuple[str, ...] = ()
-    """Train only on these drives."""
-    split: str | None = None
-    """Train only on the drives of this split."""
-    held_out: tuple[str, ...] = ()
-    """Drives of --data never trained on, on which checkpoints are scored."""
-    held_out_data: tuple[Path, ...] = ()
-    """Other data sets on which checkpoints are scored."""
-    held_out_clips: int = 16
-    """How many clips of those, evenly spread over the settings, each scoring looks at."""
-    settings: tuple[Setting, ...] = ("1s", "3s")
-    """The protocol's settings whose frame rates are learned."""
-    rays_per_frame: int | None = None
-    """Rays of each future frame that are supervised at each visit of a clip."""
-    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
-    """Mirrors and turns."""
 
 
 def run(options: Options) -> int:

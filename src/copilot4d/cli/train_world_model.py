@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
 from copilot4d.checkpoints.load_tokenizer import load_tokenizer
 from copilot4d.checkpoints.load_world_model import load_world_model
 from copilot4d.checkpoints.model_folder import note_tokenizer
 from copilot4d.cli.console import console, next_step
-from copilot4d.cli.training_options import RunOptions, Shown, training_config, with_changes
+from copilot4d.cli.options.train_world_model import Options
+from copilot4d.cli.training_options import Shown, training_config, with_changes
 from copilot4d.config import read_yaml
 from copilot4d.errors import DataError, UsageError
 from copilot4d.presets import preset
@@ -21,41 +21,12 @@ from copilot4d.training import Recipe, paper_recipe, train
 from copilot4d.training.setup import part_of
 from copilot4d.training.tasks.world_model import WorldModelTask, WorldModelTraining
 from copilot4d.world_model import WorldModelConfig
-from copilot4d.world_model.objectives import Process
 
 RECIPES = {
     "paper": paper_recipe("world_model"),
     "mini": Recipe(batch=8, learning_rate=1e-3, warmup_steps=200, cosine_steps=3800, clip_norm=5.0),
     "tiny": Recipe(batch=2, learning_rate=3e-3, warmup_steps=20, cosine_steps=180, clip_norm=5.0),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options(RunOptions):
-    """Learn how tokens of sweeps go on, given the past and the ego's motion.
-
-    Tokens come from `copilot4d tokenize`; several folders of one tokenizer may be mixed, and clips of several frame
-    intervals train one model. The same command goes on where an interrupted run stopped. Example:
-
-        copilot4d train world-model --preset mini --tokens tokens/kitti --tokenizer runs/tokenizer --run runs/world
-    """
-
-    tokens: tuple[Path, ...]
-    """One or several folders of tokens, all of one tokenizer."""
-    held_out_tokens: tuple[Path, ...] = ()
-    """Folders of tokens on which checkpoints are scored."""
-    held_out: tuple[str, ...] = ()
-    """Or drives of --tokens for that; by default those that were tokenized as held out."""
-    held_out_clips: int = 32
-    """How many clips of those, evenly spread, each scoring looks at."""
-    drives: tuple[str, ...] = ()
-    """Train only on these drives."""
-    intervals: tuple[int, ...] = ()
-    """Only clips with so many frames of the log from one frame to the next."""
-    process: Process | None = None
-    """maskgit: no noise, loss on masked tokens only (the paper's ablation)."""
-    tokenizer: Path | None = None
-    """The tokenizer's run: pictures then show decoded forecasts instead of token maps."""
 
 
 def run(options: Options) -> int:

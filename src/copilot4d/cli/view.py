@@ -3,46 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from time import sleep as _sleep
 
 from copilot4d.baselines import BASELINES
 from copilot4d.cli.console import console, errors_console, next_step
-from copilot4d.cli.model_options import ModelOptions, load, tell_limits
+from copilot4d.cli.model_options import load, tell_limits
+from copilot4d.cli.options.view import AUTO, Options
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.datasets import open_dataset
 from copilot4d.errors import UsageError
 from copilot4d.forecasting.load import SHIPPED_MODELS
-
-AUTO = "auto"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options(ModelOptions):
-    """Open the what-if studio: pick a moment, draw the ego's way, watch the futures that a model imagines.
-
-    Example: copilot4d view --data street-v1/val
-
-    It is a page in your browser, served by this machine for this machine alone. Ctrl-C ends it.
-    """
-
-    data: Path
-    """A data set: KITTI, nuScenes, Argoverse 2, an own folder of sweeps, or a simulated one such as street-v1/val."""
-    drive: str | None = None
-    """Which drive to begin with. By default the first that has poses."""
-    frame: int | None = None
-    """The newest sweep that the model may see. By default the first with a whole past and future."""
-    model: str = AUTO
-    """mini, a baseline's name, a model's folder or run. auto: mini where it is installed, else ray_tracing."""
-    futures: int = 1
-    """How many futures of a plan are sampled at first."""
-    out: Path = Path("studio")
-    """The folder for what you save."""
-    port: int = 8080
-    """Of the page. Where it is taken, the next free one is used."""
-    host: str = "127.0.0.1"
-    """The address to listen on. Any other than this machine's own lets others in: there is no password."""
 
 
 def run(options: Options) -> int:
@@ -52,17 +23,17 @@ def run(options: Options) -> int:
         raise UsageError(f"--port must lie in 0..65535, got {options.port}")
     if options.frame is not None and options.drive is None:
         raise UsageError(f"--frame {options.frame} of which drive? Add --drive NAME")
+    dataset = open_dataset(options.data)
+    if options.drive is not None:
+        dataset.select([options.drive])
+    # Looked for and imported late: torch and viser take seconds, and wrong options are told before them.
     shipped = [name for name in SHIPPED_MODELS if _is_there(name)]
     model = (shipped or ["ray_tracing"])[0] if options.model == AUTO else options.model
-    # Imported late: viser takes a second, and wrong options are told before it.
     from copilot4d.studio.library import Library
     from copilot4d.studio.run import Sampling
     from copilot4d.studio.server import is_loopback, serving
     from copilot4d.studio.view import Start
 
-    dataset = open_dataset(options.data)
-    if options.drive is not None:
-        dataset.select([options.drive])
     start = Start(
         data=str(options.data), model=model, out=options.out, drive=options.drive, frame=options.frame,
         sampling=Sampling(

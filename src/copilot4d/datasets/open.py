@@ -98,6 +98,17 @@ def _sent_as(path: str, dataset: Dataset, **options: Any) -> Dataset:
     return replace(dataset, origin=Origin(path=path, options=options))
 
 
+def check_recognised(path: str | Path) -> None:
+    """Raise what `open_dataset` would for a path that is no data set, without opening it: no table is read."""
+    if str(path).split("/")[0] in NAMED and not Path(path).exists():
+        return
+    folder = _existing_folder(Path(path))
+    try:
+        _recognise(folder, None)
+    except OSError as error:
+        raise refused(folder, error) from error
+
+
 def _existing_folder(path: Path) -> Path:
     """The path's folder, absolute, so that the names of its parents can be looked at."""
     try:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.baselines.angular import nearest_in_angle
 from copilot4d.baselines.ray_tracing import gather
+from copilot4d.compiled import compiled
 from copilot4d.depth_selection.neighbours import cells_of
 from copilot4d.depth_selection.occupancy_depths import OccupancyDepths
 from copilot4d.depth_selection.visibility import ObservedSpace
@@ -40,7 +42,7 @@ OCCUPANCY_FEATURES = (
 )  # fmt: skip
 MEASURED = CANDIDATES.index("recent")  # from here on, candidates are not rendered
 NEIGHBOURS = 8
-AGE_RAD = np.deg2rad(0.25)  # how much further off a point counts for each sweep that it is older than the newest
+AGE_RAD = float(np.deg2rad(0.25))  # how much further off a point counts for each sweep that it is older than the newest
 SAME_RAD = 0.02  # how far off a point may lie to be taken for what the ray hits
 RETURN_RAD = 0.01  # and how far, for a beam that is sent there to come back
 SAME_M, SAME_SHARE = 0.5, 0.05  # and how far from the rendered depth, to be the same surface
@@ -75,24 +77,42 @@ class MeasuredPast:
         lidar_from_reference = se3.relative_motion(world_from_lidar, self.world_from_reference)
         points = se3.transform_points(lidar_from_reference, self.points)
         found = nearest_in_angle(points, rays, NEIGHBOURS)
-        there = found.indices >= 0
-        ages = np.where(there, self.ages[found.indices], 0)
-        penalised = np.where(there, np.hypot(found.chords, AGE_RAD * ages), np.inf)
-        recent = penalised.argmin(axis=1)
-        rows = np.arange(len(rays))
-        ranges = np.where(there, found.ranges_m, found.ranges_m[:, :1])  # fewer points than neighbours: the nearest's
+        recent_angle = np.empty(len(rays))
+        recent_m, recent_age, recent_height_m = (np.empty(len(rays), dtype=np.float32) for _ in range(3))
+        _find_recent(*found, self.ages, points, recent_m, recent_angle, recent_age, recent_height_m)
         return Measured(
-            ranges_m=ranges,
-            angles=np.where(there, found.chords, found.chords[:, :1]),
-            recent_m=ranges[rows, recent],
-            recent_angle=penalised[rows, recent],
-            recent_age=ages[rows, recent],
-            recent_height_m=points[found.indices[rows, recent], 2],
+            ranges_m=found.ranges_m,
+            angles=found.chords,
+            recent_m=recent_m,
+            recent_angle=recent_angle,
+            recent_age=recent_age,
+            recent_height_m=recent_height_m,
             ahead_s=(timestamp_ns - self.timestamp_ns) / 1e9,
             past_sweeps=self.sweeps,
             space=self.space,
             in_space=rays.transformed(se3.relative_motion(self.world_from_reference, world_from_lidar)),
         )
+
+
+@compiled
+def _find_recent(
+    indices: Any, chords: Any, ranges_m: Any, ages: Any, points: Any, recent_m: Any, recent_angle: Any,
+    recent_age: Any, recent_height_m: Any,
+) -> None:  # fmt: skip
+    """Of each ray's neighbours the nearest where age counts as further off; the first is sure to be there. Where there
+    are fewer points than neighbours, the nearest one's chord and range stand for what is missing.
+    """
+    for r in range(len(indices)):
+        recent_angle[r] = np.inf
+        for k in range(indices.shape[1]):
+            point = indices[r, k]
+            if point < 0:
+                chords[r, k], ranges_m[r, k] = chords[r, 0], ranges_m[r, 0]
+                continue
+            angle = np.hypot(float(chords[r, k]), AGE_RAD * float(ages[point]))
+            if angle < recent_angle[r]:
+                recent_m[r], recent_angle[r], recent_age[r] = ranges_m[r, k], angle, ages[point]
+                recent_height_m[r] = points[point, 2]
 
 
 @dataclass(frozen=True)
@@ -102,7 +122,7 @@ class Measured:
     ranges_m: NDArray[np.float32]  # (R, K)
     angles: NDArray[np.float32]  # (R, K) chords of unit vectors, near enough to radians
     recent_m: NDArray[np.float32]  # (R,)
-    recent_angle: NDArray[np.float32]  # (R,) its age counts as further off
+    recent_angle: FloatArray  # (R,) its age counts as further off
     recent_age: NDArray[np.float32]  # (R,) in sweeps
     recent_height_m: NDArray[np.float32]  # (R,) above the sensor
     ahead_s: float  # how long after the newest past sweep the rays are sent
@@ -176,8 +196,18 @@ def candidates(
             _signed_log(stop - unobserved.starts_m), _signed_log(mean - stop),
         ]  # fmt: skip
         returns += [is_stopped] * len(OCCUPANCY_CANDIDATES)
-    columns = (np.column_stack(depths).astype(np.float32), np.column_stack(features).astype(np.float32))
-    return Candidates(*columns, np.column_stack(returns), cells_of(rays.directions))
+    return Candidates(
+        _columns(depths, np.float32), _columns(features, np.float32), _columns(returns, np.bool_),
+        cells_of(rays.directions),
+    )  # fmt: skip
+
+
+def _columns(values: Sequence[NDArray[Any]], dtype: type) -> NDArray[Any]:
+    """Some (R,) -> (R, columns). In memory a column is in one piece: so it is made, and so a `RangeView` reads it."""
+    rows: NDArray[Any] = np.empty((len(values), len(values[0])), dtype=dtype)
+    for row, value in zip(rows, values, strict=True):
+        row[:] = value
+    return rows.T
 
 
 def _log(depths_m: FloatArray) -> FloatArray:

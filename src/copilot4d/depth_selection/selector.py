@@ -24,6 +24,7 @@ from copilot4d.depth_selection.candidates import (
 from copilot4d.depth_selection.neighbours import RangeView
 from copilot4d.errors import UsageError, check_range
 
+RAYS_IN_CACHE = 2048  # what is between the layers of so many rays stays in the processor's cache
 ALONE = (FEATURES, CANDIDATES)
 WITH_OCCUPANCY = (FEATURES + OCCUPANCY_FEATURES, CANDIDATES + OCCUPANCY_CANDIDATES)
 
@@ -88,18 +89,32 @@ class DepthSelector(nn.Module):
         """(R, F) -> (R, C). views: (B, F + 1, E, A) of the frames; places: (R,) each ray's cell, counted through all of
         them.
         """
-        if self.around is None:
-            return self.layers(features)  # type: ignore[no-any-return]
-        around = self.around(views).movedim(1, -1).flatten(0, 2)  # (B E A, V)
-        return self.layers(torch.cat([features, around[places]], dim=1))  # type: ignore[no-any-return]
+        return self._of_rays(features, None if self.around is None else self._around(views), places)
+
+    def _around(self, views: Tensor) -> Tensor:
+        """(B, F + 1, E, A) -> (B E A, V) what is around each cell."""
+        assert self.around is not None
+        seen: Tensor = self.around(views)
+        return seen.movedim(1, -1).flatten(0, 2)
+
+    def _of_rays(self, features: Tensor, around: Tensor | None, places: Tensor) -> Tensor:
+        known = features if around is None else torch.cat([features, around[places]], dim=1)
+        return self.layers(known)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def choose(self, candidates: Candidates) -> NDArray[np.int64]:
         """(R,) the candidate of each ray of a frame."""
         view = RangeView.of(candidates.features, candidates.cells).values[None]
-        given = (candidates.features, view, candidates.cells)
         device = next(self.parameters()).device
-        return self(*(torch.from_numpy(part).to(device) for part in given)).argmax(dim=1).cpu().numpy()  # type: ignore[no-any-return]
+        features, views, places = (
+            torch.from_numpy(part).to(device) for part in (candidates.features, view, candidates.cells)
+        )
+        around = None if self.around is None else self._around(views)
+        chosen = torch.empty(len(features), dtype=torch.int64)
+        for first in range(0, len(features), RAYS_IN_CACHE):
+            part = slice(first, first + RAYS_IN_CACHE)
+            chosen[part] = self._of_rays(features[part], around, places[part]).argmax(dim=1)
+        return chosen.numpy()
 
     @torch.no_grad()
     def absorb_scale(self, mean: Tensor, deviation: Tensor) -> None:

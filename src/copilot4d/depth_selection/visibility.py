@@ -95,13 +95,23 @@ def _walk(
     before_m: Any,
 ) -> None:  # fmt: skip
     """Write the first unobserved stretch of the rays first to last - 1; add up what is unobserved before stops."""
+    x_cells, y_cells, z_cells = cells.shape
+    most = int(NOWHERE_M / STEP_M)
     for r in range(first, last):
         starts_m[r], lengths_m[r] = NOWHERE_M, 0.0
         farthest_m = stops_m[r].max()
         depth, unobserved_m, is_over = 0.0, 0.0, False
         x, y, z = starts[r]
-        while depth < NOWHERE_M and 0 <= x < cells.shape[0] and 0 <= y < cells.shape[1] and 0 <= z < cells.shape[2]:
-            if cells[int(x), int(y), int(z)] == 0:
+        dx, dy, dz = strides[r]
+        # So many steps stay inside for sure: rounding, over all of them, is far less than the one that is kept back.
+        inside = 0.0
+        if 0 <= x < x_cells and 0 <= y < y_cells and 0 <= z < z_cells:
+            inside = min(_steps_inside(x, dx, x_cells), _steps_inside(y, dy, y_cells), _steps_inside(z, dz, z_cells))
+        safe = int(min(max(inside - 1.0, 0.0), float(most)))
+        for step in range(most):
+            if step >= safe and not (0 <= x < x_cells and 0 <= y < y_cells and 0 <= z < z_cells):
+                break
+            if cells[np.uint64(x), np.uint64(y), np.uint64(z)] == 0:
                 unobserved_m += STEP_M
                 for i in range(stops_m.shape[1]):
                     if depth < stops_m[r, i]:
@@ -114,4 +124,12 @@ def _walk(
             depth += STEP_M
             if is_over and depth >= farthest_m:
                 break
-            x, y, z = x + strides[r, 0], y + strides[r, 1], z + strides[r, 2]
+            x, y, z = x + dx, y + dy, z + dz
+
+
+@compiled
+def _steps_inside(place: float, stride: float, cells: int) -> float:
+    """How many steps along one axis do not leave the grid."""
+    if stride > 0:
+        return (cells - place) / stride
+    return place / -stride if stride < 0 else np.inf

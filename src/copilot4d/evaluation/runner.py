@@ -73,7 +73,7 @@ def evaluate_dataset(
         raise UsageError(f"`on_bad_sweep` must be raise or skip, got {on_bad_sweep!r}")
     protocol = (protocol or Protocol()).with_changes(every=every, limit=limit)
     sampling: _Sampling = {"seed": seed, "guidance": guidance, "steps": steps, "futures": futures}
-    windows = _windows(dataset, setting, protocol)
+    windows = protocol_references(dataset, setting, protocol)
     scorable = [window for window in windows if window.future]
     drives = CachedDrives(dataset, capacity=_span(scorable))
     tally = Tally(parity=protocol.parity)
@@ -153,7 +153,8 @@ def _fingerprint(drive: Drive) -> str:
     return digest.hexdigest()
 
 
-def _windows(dataset: Mapping[str, Drive], setting: str, protocol: Protocol) -> list[Window]:
+def protocol_references(dataset: Mapping[str, Drive], setting: str, protocol: Protocol) -> list[Window]:
+    """The windows that a protocol scores; UsageError or ProtocolError where there are none."""
     if not dataset:
         raise UsageError("there is no drive to evaluate on; look at `data`, `drives` and `split`")
     windows = protocol_windows(dataset, setting)

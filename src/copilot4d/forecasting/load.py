@@ -31,6 +31,7 @@ def load_forecaster(
     name, folder = str(name_or_folder), Path(name_or_folder)
     if name in BASELINES:
         return BASELINES[name]()
+    check_model_name(name)
     from copilot4d.checkpoints import model_folder  # only here: baselines need no torch
     from copilot4d.forecasting.load_model import load_model_folder
 
@@ -44,13 +45,20 @@ def load_forecaster(
         return _load_shared(folder, device)
     if (folder / "checkpoints").is_dir() or (folder / "manifest.json").is_file():
         return _load_run(folder, tokenizer, device, depth_selection)
-    known = ", ".join([*SHIPPED_MODELS, *BASELINES, *SHIPPED_BASELINES])
-    if folder.is_dir():
-        raise UsageError(
-            f"{name} is a folder, but holds no model ({model_folder.DESCRIPTION}) and no run (checkpoints/); "
-            f"known names: {known}"
-        )
-    raise UsageError(f"there is no model {name!r}, and no folder of that name; known names: {known}")
+    raise UsageError(
+        f"{name} is a folder, but holds no model ({model_folder.DESCRIPTION}) and no run (checkpoints/); "
+        f"known names: {_known()}"
+    )
+
+
+def check_model_name(name: str) -> None:
+    """UsageError where it is neither a known name nor a folder. Needs no torch."""
+    if name not in (*SHIPPED_MODELS, *BASELINES, *SHIPPED_BASELINES) and not Path(name).is_dir():
+        raise UsageError(f"there is no model {name!r}, and no folder of that name; known names: {_known()}")
+
+
+def _known() -> str:
+    return ", ".join([*SHIPPED_MODELS, *BASELINES, *SHIPPED_BASELINES])
 
 
 def _load_run(folder: Path, tokenizer: str | Path | None, device: str, depth_selection: bool) -> Forecaster:

@@ -1,0 +1,38 @@
+"""The options of `copilot4d doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Check a data set: what is wrong with it, and how to fix it.
+
+    Exits with 0 if nothing needs fixing and with 1 otherwise. Reads a sample of the sweeps, and the size of every
+    file. Example:
+
+        copilot4d doctor path/to/data --html report.html
+    """
+
+    path: tyro.conf.Positional[Path]
+    """The data set; its format is recognised."""
+    html: Path | None = None
+    """Also write the report as a page with pictures."""
+    drives: tuple[str, ...] = ()
+    """Only these drives, by name."""
+    most_drives: int = 20
+    """Check at most this many drives, spread over all."""
+    sweeps: int = 12
+    """Sweeps to read of each drive, beside a few pairs."""
+    all: bool = False
+    """Read every sweep of every drive."""
+    estimate_poses: bool = False
+    """First estimate poses from the sweeps with KISS-ICP (pip install 'copilot4d[poses]') for drives that have none.
+    Where all have some, the estimate is written beside them as poses_estimated.txt and compared with them, but not
+    used. No file is ever replaced."""
+    poses_out: Path | None = None
+    """With --estimate-poses: write the poses into this folder, DRIVE.txt in TUM format, not into the data set."""

@@ -1,0 +1,41 @@
+"""The options of `copilot4d forecast`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from copilot4d.cli.options.model_options import ModelOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ModelOptions):
+    """Predict the sweeps that follow a moment of a drive, and write one point file per future frame.
+
+    Example: copilot4d forecast --model ray_tracing --data kitti --drive 08 --frame 120 --out forecast --pictures
+
+    The forecast sees the past sweeps and the ego's future poses, never the future sweeps. Poses come from the log;
+    where it ends, the ego goes on at constant velocity; --future-poses asks what if it went elsewhere.
+    """
+
+    data: Path
+    """A data set: KITTI, nuScenes, Argoverse 2, or an own folder of sweeps. The format is recognised."""
+    out: Path
+    """The folder to write into."""
+    drive: str | None = None
+    """Which drive. By default the first that has a complete moment."""
+    frame: int | None = None
+    """The newest sweep that the forecast may see, counted from 0. By default the first with a whole past and future."""
+    setting: Literal["1s", "3s"] = "1s"
+    """The protocol's setting: how many frames, and how far apart."""
+    format: Literal["ply", "bin", "npz"] = "ply"
+    """The point files: .ply opens in most viewers, .bin is KITTI's, .npz keeps everything."""
+    pictures: bool = False
+    """Also draw past, truth and forecast: forecast.png, forecast.gif, forecast.mp4."""
+    future_poses: Path | None = None
+    """The ego's way, world_from_lidar in the log's world: KITTI text, a line per future frame, or a TUM trajectory."""
+    on_bad_sweep: Literal["raise", "skip"] = "raise"
+    """skip: go on without past sweeps that cannot be read, and list them."""
+    futures: int = 1
+    """How many futures to write, for models that draw at random."""

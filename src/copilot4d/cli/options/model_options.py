@@ -1,0 +1,47 @@
+"""The options of every verb that forecasts: which model, where it runs, how it samples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from copilot4d.cli.options.checks import check_folders
+from copilot4d.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Which model, and how it samples. Baselines draw nothing at random: for them all but the model means nothing."""
+
+    model: str
+    """mini, a baseline's name (copy_last, ray_tracing), a model's folder, or the run of a world model."""
+    tokenizer: Path | None = None
+    """The tokenizer's run or folder, for the run of a world model that does not name its own."""
+    guidance: float = 1.0
+    """Strength of classifier-free guidance; 0 turns it off."""
+    sampling_steps: int = 10
+    """Steps of the sampler per frame."""
+    seed: int = 0
+    """Of the random draws."""
+    schedule: Literal["paper", "few_first"] | None = None
+    """How many tokens each step decides: paper (many early) or few_first (MaskGIT's). By default the model's own."""
+    top_k: int | None = None
+    """Draw among so many tokens; 0: among all. By default the model's own."""
+    depth_selection: bool = True
+    """Choose each ray's depth, rendered or measured, where the model has a depth selector; else rendered alone."""
+    depth: Literal["expected", "normalised", "median"] | None = None
+    """What a 4D-Occ answers: a ray's expected depth, as published, or the mean or median of where it is stopped."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1."""
+
+    def check(self) -> None:
+        """What can be told before torch is loaded."""
+        if self.sampling_steps < 1:
+            raise UsageError(f"--sampling-steps must be at least 1, got {self.sampling_steps}")
+        if not math.isfinite(self.guidance):
+            raise UsageError(f"--guidance must be a finite number, got {self.guidance}")
+        if self.top_k is not None and self.top_k < 0:
+            raise UsageError(f"--top-k must be at least 0, got {self.top_k}")
+        check_folders(tokenizer=self.tokenizer)

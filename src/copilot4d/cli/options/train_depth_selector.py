@@ -1,0 +1,58 @@
+"""The options of `copilot4d train depth-selector`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from copilot4d.cli.options.checks import check_data, check_folders
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Train which depth each ray of a model's forecasts takes: rendered, or measured by the past. Example:
+
+        copilot4d train depth-selector --model runs/world --data street-v1/train:150 --drives train_000120 train_000121
+
+    The model forecasts drives whose future is known; take some that the world model was not trained on. The
+    selector is written into the run, from where `forecast`, `evaluate`, `view` and `export` take it along.
+    """
+
+    model: Path
+    """The run of a world model, or a model folder."""
+    data: tuple[Path, ...]
+    """One or several data sets; the format of each is recognised."""
+    tokenizer: Path | None = None
+    """The tokenizer's run or folder, for a run that does not name its own."""
+    drives: tuple[str, ...] = ()
+    """Learn only from these drives."""
+    split: str | None = None
+    """Learn only from the drives of this split."""
+    settings: tuple[Literal["1s", "3s"], ...] = ("1s", "3s")
+    """The protocol's settings whose frame rates are learned."""
+    forecasts: tuple[int, ...] = (40,)
+    """How many at most, spread over the drives: one number for all settings or one for each. Each tenth, or at least
+    one, is kept for the score."""
+    rays_per_frame: int = 6000
+    """Rays of each forecast frame that are learned from."""
+    sampling_steps: int = 10
+    """Of the forecasts."""
+    occupancy: str | None = None
+    """An occupancy network whose depths can be chosen, too: a run of train occupancy-4d, its folder, or occupancy_4d
+    for the one that comes with the package. By default the one that the model has, if any."""
+    top_k: int | None = None
+    """Forecasts draw among so many tokens; 0: among all. By default the model's own."""
+    updates: int = 4000
+    """Updates of the selector."""
+    seed: int = 0
+    """Of forecasts, rays and updates."""
+    out: Path | None = None
+    """Where to write the selector; by default into the model's folder."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1: where the model forecasts."""
+
+    def check(self) -> None:
+        """What can be told before torch is loaded."""
+        check_data(self.data)
+        check_folders(tokenizer=self.tokenizer)
