@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from copilot4d import load_forecaster
+from copilot4d.checkpoints.load_tokenizer import load_tokenizer
 from copilot4d.checkpoints.sealed_folder import seal
 from copilot4d.errors import Copilot4dError, DataError
 from tests.support.shipped import shipped_mini
@@ -82,6 +83,12 @@ def test_a_part_that_lost_its_manifest_is_refused(mini, part, how):
         manifest.symlink_to(mini / "nowhere.json")
     with pytest.raises(DataError, match="manifest"):
         load_forecaster(mini)
+
+
+def test_a_part_that_lost_its_manifest_is_refused_alone_too(mini):
+    (mini / "tokenizer" / "manifest.json").unlink()
+    with pytest.raises(DataError, match=r"manifest\.json"):
+        load_tokenizer(mini / "tokenizer")
 
 
 @pytest.mark.parametrize("part", PARTS)

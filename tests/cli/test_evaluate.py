@@ -202,7 +202,7 @@ def test_a_second_evaluation_into_one_file_says_who_holds_it_and_sigterm_keeps_t
         assert evaluate(kitti, out) == 2
         assert f"another evaluation (process {first.pid}) writes this file" in plain(capsys.readouterr().err)
         first.terminate()
-        assert first.wait(timeout=60) == 130
+        assert first.wait(timeout=60) == 143
     finally:
         first.kill()
     assert (tmp_path / "scores.json.partial").is_file()

@@ -180,8 +180,8 @@ def load_pretrained(folder: str | Path, *, kind: str) -> Pretrained:
     sha256 = _sealed_sha256(folder)
     path, stated = folder / "config.json", stated_config(folder)
     if sha256 is None:
-        # A manifest that was lost must not switch checking off where the folder says that it had one.
-        if stated.get("sealed"):
+        # A manifest that was lost must not switch checking off where the folder, or the model around it, had one.
+        if stated.get("sealed") or (folder.parent / "copilot4d.json").is_file():
             raise _bad(folder / MANIFEST, "manifest", "the manifest that was written with the folder", "none",
                        "copy the folder again")  # fmt: skip
         sha256 = sha256_of(folder / "model.safetensors")

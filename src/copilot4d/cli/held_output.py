@@ -60,6 +60,12 @@ def _same(lock: Path, file: IO[str]) -> bool:
         return False
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: as Ctrl-C, but for the exit code."""
+
+    exit_code = 128 + int(signal.SIGTERM)
+
+
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
     """While it lasts, SIGTERM is a KeyboardInterrupt: open work is saved on the way out."""
@@ -74,4 +80,4 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt
+    raise Terminated

@@ -1,6 +1,6 @@
 """`copilot4d VERB ...`: finds the verb, parses its options, runs it, and turns errors into one clear paragraph.
 
-Exit codes: 0 done, 1 the work failed (message on stderr), 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 the work failed (message on stderr), 2 wrong usage, 130 interrupted, 143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         errors_console.print(f"copilot4d: {_about(error)}", style="red", markup=False, highlight=False)
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         if debug:
             raise
         errors_console.print("copilot4d: interrupted; what was already written is kept", markup=False)
-        return 130
+        return int(getattr(error, "exit_code", 130))
 
 
 def _about(error: OSError) -> str:

@@ -8,6 +8,7 @@ again, with a warning.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import warnings

@@ -119,11 +119,13 @@ class Batches:
         if self.gave_up:  # torch's own way asks the workers, and waits for locks that they may have held
             setattr(self._iterator, "_shutdown", True)  # noqa: B010 -- it is torch's own
         for end in (self._dog.end, shutdown, self._kill_workers, self._join_workers):
-            try:
-                end()
-            except RuntimeError as error:  # torch's signal handler tells of a dead worker, and may do so only now:
-                if not worker_died(error):  # whoever needed its batch has been told already
-                    raise
+            for _ in range(1 + self.workers):  # again where it was cut short: each worker's death may be told once
+                try:
+                    end()
+                    break
+                except RuntimeError as error:  # torch's signal handler tells of a dead worker, and may do so only now:
+                    if not worker_died(error):  # whoever needed its batch has been told already
+                        raise
         self._iterator = None
 
     def __next__(self) -> LoadedBatch:
