@@ -47,7 +47,7 @@ def test_the_body_is_found_and_the_box_holds_it_and_little_more():
 
 def test_a_log_whose_box_drops_it_is_healthy():
     drive = with_body(healthy_log())
-    assert own_returns_of(replace(drive, ego_box=BODY + [-0.1, -0.1, 0, 0.1, 0.1, 0.1])) is None
+    assert own_returns_of(replace(drive, ego_box=BODY + np.array([-0.1, -0.1, 0, 0.1, 0.1, 0.1]))) is None
 
 
 def test_a_standing_vehicle_is_not_asked():
