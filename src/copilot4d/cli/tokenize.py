@@ -62,7 +62,7 @@ def cache_config(options: Options, loaded: LoadedTokenizer) -> TokenCacheConfig:
     """What the cache's manifest will say."""
     model = loaded.tokenizer.config
     passed = ("token_frame", "intervals", "past_frames", "future_frames", "reference_every", "gathered_past",
-              "variants", "augmentation", "seed")  # fmt: skip
+              "columns", "variants", "augmentation", "seed")  # fmt: skip
     return TokenCacheConfig(
         tokenizer_sha256=loaded.sha256,
         vocabulary=model.vocabulary,
@@ -108,8 +108,8 @@ def command_of(options: Options) -> str:
         value = getattr(options, option.name)
         if option.name in ("overwrite", "augmentation") or value == option.default or value is None:
             continue
-        if value is True:
-            words.append(f"--{option.name.replace('_', '-')}")
+        if isinstance(value, bool):
+            words.append(f"--{'' if value else 'no-'}{option.name.replace('_', '-')}")
             continue
         words += [
             f"--{option.name.replace('_', '-')}",

@@ -3,6 +3,7 @@
 One safetensors file per drive, whose tensors are named `variant/name`:
 
     tokens             own: (frames, H, W); reference: (clips, T, H, W); int16
+    columns            of the same shape, where asked for: what each column holds (`copilot4d.tokens.columns`); uint8
     clip_frames        reference only: (clips, T) which frames of the drive; references, intervals (clips,)
     world_from_lidar   (frames, 4, 4) float64, of the variant
     timestamps_ns      (frames,)
@@ -52,6 +53,7 @@ class TokenCacheConfig:
     future_frames: int = 5
     reference_every: int = 5  # frames of the log from one clip's reference to the next one's
     gathered_past: bool = False  # a clip's oldest frame is of all its past sweeps gathered
+    columns: bool = False  # whether what each column holds is cached, too
     variants: int = 1
     augmentation: AugmentationConfig
     seed: int = 0
@@ -84,6 +86,8 @@ class TokenCacheConfig:
         stated["intervals"] = list(intervals)
         if not self.gathered_past:
             del stated["gathered_past"]  # caches from before it could be asked for say the same
+        if not self.columns:
+            del stated["columns"]
         if self.token_frame == "own":
             stated = {name: value for name, value in stated.items() if name not in ONLY_CLIPS}
         return json.dumps({"drive": drive.name, "data": drive_fingerprint(drive), **stated}, sort_keys=True)

@@ -37,6 +37,8 @@ class TokenClip:
     drive: str
     reference: int  # frame of the drive
     interval: int  # log frames between two frames of the clip
+    interval_s: float = 0.0  # the same in seconds; 0: not known
+    columns: Tensor | None = None  # (T, H, W) uint8: what each column holds (`tokens.columns`), where that is cached
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class TokenClips:
     vocabulary: int
     token_shape: tuple[int, int]
     tokenizer_sha256: str
+    has_columns: bool  # whether every cache knows what columns hold
     variants: int  # of the folder that has most; one with fewer repeats its own
     fingerprint: str  # changes when the tokens or the selection do
     drives: tuple[str, ...]  # that clips come from
@@ -68,6 +71,7 @@ class TokenClips:
         self.token_frame, self.vocabulary = config.token_frame, config.vocabulary
         self.gathered_past = config.gathered_past
         self.token_shape, self.tokenizer_sha256 = config.token_shape, config.tokenizer_sha256
+        self.has_columns = all(cache.config.columns for cache in caches)
         self.variants = max(cache.config.variants for cache in caches)
         self.drives = tuple(dict.fromkeys(part.drive for part in parts))
         self.held_out = tuple(
@@ -136,14 +140,20 @@ class TokenClips:
         first, last = int(frames[0]), int(frames[-1])
         variant %= part.cache.config.variants
         with part.cache.opened(part.drive) as file:
-            stored = file.get_slice(f"{variant}/tokens")
-            if part.rows is None:
-                tokens = torch.cat([stored[frame : frame + 1] for frame in frames.tolist()])
-            else:
-                start = part.cache.config.past_frames - self.past_frames
+            start = part.cache.config.past_frames - self.past_frames
+
+            def maps(name: str) -> Tensor:
+                stored = file.get_slice(f"{variant}/{name}")
+                if part.rows is None:
+                    return torch.cat([stored[frame : frame + 1] for frame in frames.tolist()])
                 clip = int(part.rows[row])
-                tokens = stored[clip : clip + 1, start : start + len(frames)][0]
+                found: Tensor = stored[clip : clip + 1, start : start + len(frames)][0]
+                return found
+
+            tokens = maps("tokens")
+            columns = maps("columns") if self.has_columns else None
             poses = file.get_slice(f"{variant}/world_from_lidar")[first : last + 1].numpy()
+            times_ns = file.get_slice(f"{variant}/timestamps_ns")[first : last + 1].numpy()
         return TokenClip(
             tokens=tokens.long(),
             world_from_lidar=poses[frames - first],
@@ -151,6 +161,8 @@ class TokenClips:
             drive=part.drive,
             reference=int(frames[self.past_frames - 1]),
             interval=int(part.intervals[row]),
+            interval_s=float(times_ns[-1] - times_ns[0]) * 1e-9 / (len(frames) - 1) if len(frames) > 1 else 0.0,
+            columns=columns,
         )
 
     def _fingerprint(self) -> str:

@@ -25,6 +25,7 @@ from copilot4d.errors import ProtocolError, UsageError
 from copilot4d.geometry import Drive, Sweep, gathered_sweep, inside_box, se3
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.tokenizer.reconstruction import clean_sweep
+from copilot4d.tokens.columns import MovingPoints, classify_columns
 from copilot4d.tokens.token_cache import TokenCacheConfig
 
 BATCH = 8
@@ -44,6 +45,13 @@ class _View(NamedTuple):
 
     reference: int
     frames: tuple[int, ...]
+
+
+class _Read(NamedTuple):
+    """A view's sweep, in the reference's frame, and which of its points move; None where nobody asks."""
+
+    sweep: Sweep
+    moving: NDArray[np.bool_] | None
 
 
 class ClipEncoder:
@@ -67,19 +75,25 @@ class ClipEncoder:
     def encode(self, drive: Drive) -> Generator[None, None, Mapping[str, Tensor]]:
         """Yields once per sweep; returns the tokens, and which frames the clips are made of."""
         views, clips = self._views(drive)
-        tokens = torch.empty((len(views), *self.config.token_shape), dtype=self.config.dtype)
+        shape = (len(views), *self.config.token_shape)
+        made = {"tokens": torch.empty(shape, dtype=self.config.dtype)}
+        if self.config.columns:
+            made["columns"] = torch.empty(shape, dtype=torch.uint8)
         done = 0
-        for sweeps in self._batches(drive, views):
-            made = self._encode(sweeps)
-            tokens[done : done + len(sweeps)] = made.to(self.config.dtype)
-            done += len(sweeps)
-            yield from [None] * len(sweeps)
+        for batch in self._batches(drive, views):
+            these = slice(done, done + len(batch))
+            made["tokens"][these] = self._encode([read.sweep for read in batch]).to(self.config.dtype)
+            if self.config.columns:
+                made["columns"][these] = torch.from_numpy(np.stack([self._columns(read) for read in batch]))
+            done += len(batch)
+            yield from [None] * len(batch)
         if clips is None:
-            return {"tokens": tokens}
+            return made
         rows, T = {view: i for i, view in enumerate(views)}, clips.frames.shape[1]
         where = [[rows[view] for view in its_views] for its_views in self._views_of(clips)]
+        chosen = torch.tensor(where, dtype=torch.int64).reshape(-1, T)
         return {
-            "tokens": tokens[torch.tensor(where, dtype=torch.int64).reshape(-1, T)],
+            **{name: tensor[chosen] for name, tensor in made.items()},
             "clip_frames": torch.from_numpy(clips.frames),
             "references": torch.from_numpy(clips.references),
             "intervals": torch.from_numpy(clips.intervals),
@@ -117,11 +131,15 @@ class ClipEncoder:
             intervals=np.array([interval for _, interval in windows], dtype=np.int64),
         )
 
-    def _batches(self, drive: Drive, views: Sequence[_View]) -> Iterator[list[Sweep]]:
+    def _columns(self, read: _Read) -> NDArray[np.uint8]:
+        assert read.moving is not None
+        return classify_columns(read.sweep.points, read.moving, self.config.grid, self.config.token_shape)
+
+    def _batches(self, drive: Drive, views: Sequence[_View]) -> Iterator[list[_Read]]:
         """The sweeps to encode, a batch ahead of the network."""
         if not views:
             return
-        reader = _Reader(drive, views, self.config.grid.box)
+        reader = _Reader(drive, views, self.config.grid.box, columns=self.config.columns)
         starts = range(0, len(views), self.batch)
         with ThreadPoolExecutor(1) as pool:
             ahead = pool.submit(reader.read, 0, self.batch)
@@ -135,34 +153,46 @@ class ClipEncoder:
 class _Reader:
     """Reads each sweep once, although many references look at it."""
 
-    def __init__(self, drive: Drive, views: Sequence[_View], box: FloatArray) -> None:
+    def __init__(self, drive: Drive, views: Sequence[_View], box: FloatArray, *, columns: bool) -> None:
         self._drive, self._views, self._box = drive, views, box.astype(np.float32)
         # the oldest frame that this view or any later one needs: older sweeps may go
         self._oldest = np.minimum.accumulate([min(view.frames) for view in views][::-1])[::-1]
         self._kept: dict[int, Sweep] = {}
+        self._motion = MovingPoints(drive, self._sweep) if columns else None
+        self._moving: dict[int, NDArray[np.bool_]] = {}
 
-    def read(self, start: int, stop: int) -> list[Sweep]:
+    def read(self, start: int, stop: int) -> list[_Read]:
         """The sweeps of some views, each in its reference's frame."""
-        sweeps = [
-            gathered_sweep([self._seen_from(view.reference, frame) for frame in view.frames])
-            for view in self._views[start:stop]
-        ]
+        found = [self._view(view) for view in self._views[start:stop]]
         oldest = self._oldest[min(stop, len(self._views)) - 1]
         self._kept = {frame: sweep for frame, sweep in self._kept.items() if frame >= oldest}
-        return sweeps
+        self._moving = {frame: moving for frame, moving in self._moving.items() if frame >= oldest}
+        return found
 
-    def _seen_from(self, reference: int, frame: int) -> Sweep:
+    def _view(self, view: _View) -> _Read:
+        parts = [self._in_reference(view.reference, frame) for frame in view.frames]
+        moving = [part.moving for part in parts if part.moving is not None]
+        return _Read(gathered_sweep([part.sweep for part in parts]), np.concatenate(moving) if moving else None)
+
+    def _in_reference(self, reference: int, frame: int) -> _Read:
         poses, sweep = self._drive.world_from_lidar, self._sweep(frame)
+        moving = self._moving_of(frame)
         if reference != frame:
             sweep = moved_sweep(sweep, poses[frame], poses[reference])
         # What lies outside of the grid has no voxel: dropping it here spares the network's thread the work.
-        return sweep.select(np.flatnonzero(inside_box(sweep.points, self._box)))
+        inside = np.flatnonzero(inside_box(sweep.points, self._box))
+        return _Read(sweep.select(inside), None if moving is None else moving[inside])
 
     def _sweep(self, frame: int) -> Sweep:
         if frame not in self._kept:
             read: Sweep = self._drive[frame].without_box(self._drive.ego_box)
             self._kept[frame] = clean_sweep(replace(read, intensity=None))
         return self._kept[frame]
+
+    def _moving_of(self, frame: int) -> NDArray[np.bool_] | None:
+        if self._motion is not None and frame not in self._moving:
+            self._moving[frame] = self._motion.of(frame, self._sweep(frame))
+        return None if self._motion is None else self._moving[frame]
 
 
 def moved_sweep(sweep: Sweep, world_from_lidar: FloatArray, world_from_reference: FloatArray) -> Sweep:

@@ -18,9 +18,9 @@ from copilot4d.geometry import Drive, Sweep, VoxelGrid, inside_box, se3
 from copilot4d.simulator.drive import SimulatedDrive
 from copilot4d.tokenizer.reconstruction import clean_sweep
 from copilot4d.tokenizer.tokenizer import Tokenizer
+from copilot4d.tokens.columns import CLASSES
 from copilot4d.tokens.scans import moved_into
 
-CLASSES = ("empty", "ground", "structure", "moving")
 STANDING_M = 0.02  # less than this between two sweeps, the ego stands
 APART_S = 0.2  # the time between two frames of the 1s setting
 
