@@ -6,6 +6,9 @@ import dataclasses
 import shlex
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from copilot4d.checkpoints.load_tokenizer import load_tokenizer
 from copilot4d.checkpoints.load_world_model import load_world_model
 from copilot4d.checkpoints.model_folder import note_tokenizer
@@ -33,8 +36,12 @@ def run(options: Options) -> int:
     """Run the verb."""
     config = world_model_config(options)
     clips, held_out = choose_clips(options, config)
-    if options.tokenizer is not None and load_tokenizer(options.tokenizer).sha256 != clips.tokenizer_sha256:
-        raise UsageError(f"--tokenizer {options.tokenizer} is not the one that made --tokens")
+    code_vectors = None
+    if options.tokenizer is not None:
+        loaded = load_tokenizer(options.tokenizer)
+        if loaded.sha256 != clips.tokenizer_sha256:
+            raise UsageError(f"--tokenizer {options.tokenizer} is not the one that made --tokens")
+        code_vectors = loaded.tokenizer.code_vectors
     task = WorldModelTask(
         WorldModelTraining(world_model=config),
         clips,
@@ -42,6 +49,8 @@ def run(options: Options) -> int:
         held_out_clips=options.held_out_clips,
         grid=open_token_cache(options.tokens[0]).config.grid,
         tokenizer=options.tokenizer,
+        code_vectors=code_vectors,
+        source_rows=source_rows(options, code_vectors, clips.tokenizer_sha256),
     )
     console.print(
         f"{len(clips)} clips of {config.past_frames} + {config.frames - config.past_frames} frames in {clips.variants} "
@@ -98,6 +107,20 @@ def remarks(options: Options, config: WorldModelConfig, clips: TokenClips) -> li
     if begun.tokenizer_sha256 not in (None, clips.tokenizer_sha256):
         found.append("its tokens came from another tokenizer")
     return [f"note: {options.init_from} learned from other clips: {'; '.join(found)}"] if found else []
+
+
+def source_rows(options: Options, code_vectors: Tensor | None, tokenizer_sha256: str) -> Tensor | None:
+    """Which codes of the first weights' own tokenizer ours begin as: those that mean nearly the same.
+
+    None where the first weights know these codes, or where a tokenizer is not known.
+    """
+    if options.init_from is None or code_vectors is None or not (options.init_from / "tokenizer").is_dir():
+        return None
+    before = load_tokenizer(options.init_from / "tokenizer")
+    vectors = before.tokenizer.code_vectors
+    if before.sha256 == tokenizer_sha256 or vectors.shape[1] != code_vectors.shape[1]:
+        return None
+    return torch.cdist(code_vectors, vectors).argmin(-1)
 
 
 def choose_clips(options: Options, config: WorldModelConfig) -> tuple[TokenClips, TokenClips | None]:

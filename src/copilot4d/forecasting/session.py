@@ -135,10 +135,13 @@ class ForecastSession:
         poses = np.stack([sweep.world_from_lidar for sweep in sweeps])
         config = self._world_model.config
         reference = None if config.token_frame == "own" else poses[-1]
-        tokens = stages.encode(self._tokenizer, sweeps, reference, gathered_past=config.gathered_past)
+        # A model of short pasts has learned them as they are: only a whole past is gathered.
+        is_gathered = config.gathered_past and config.first_position(len(sweeps)) == 0
+        tokens = stages.encode(self._tokenizer, sweeps, reference, gathered_past=is_gathered)
         rollout = Rollout(
-            self._world_model, tokens[None], poses[None], config=self._sampler, seed=self._seed, futures=list(futures)
-        )
+            self._world_model, tokens[None], poses[None], config=self._sampler, seed=self._seed, futures=list(futures),
+            interval_s=_interval_s(sweeps),
+        )  # fmt: skip
         rollout.made = self._made
         predicted = None if self._occupancy is None else FutureOccupancy.of(self._occupancy, sweeps)
         return _Stretch(rollout, sweeps, poses[-1], predicted)
@@ -174,7 +177,7 @@ class ForecastSession:
         if known == len(stretch.sweeps):
             return False  # the reference is the newest frame already
         place_m = se3.relative_motion(stretch.world_from_reference, world_from_lidar)[:3, 3]
-        return not self._tokenizer.config.grid.contains(place_m) or known >= config.frames
+        return not self._tokenizer.config.grid.contains(place_m) or stretch.rollout.is_full
 
     def _encode_newest(self) -> list[_Stretch]:
         """Each future by itself, encoded again from its newest frames as the sensor's beams read them."""
@@ -202,6 +205,12 @@ class ForecastSession:
             (reading,) = self._select(readings, pose, beams, timestamp_ns)
             sweeps.append(reading.to_sweep(beams, pose, timestamp_ns, pattern=self.pattern).sweep)
         return tuple(sweeps)
+
+
+def _interval_s(sweeps: Sequence[Sweep]) -> float:
+    """The time between two sweeps; 0: a single one does not tell."""
+    times_ns = [sweep.timestamp_ns for sweep in sweeps]
+    return float(np.median(np.diff(times_ns))) * 1e-9 if len(sweeps) > 1 else 0.0
 
 
 def _checked_pose(world_from_lidar: FloatArray) -> FloatArray:

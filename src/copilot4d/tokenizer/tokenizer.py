@@ -52,6 +52,11 @@ class Tokenizer(nn.Module):
         """Where the weights are."""
         return self.codebook.weight.device
 
+    @property
+    def code_vectors(self) -> Tensor:
+        """(K, D) what the codes mean, for networks that read tokens."""
+        return self.codebook.weight.detach()
+
     def adapted(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Weights of another tokenizer to start this one from: a coarser feature grid becomes one of its own cells."""
         name = "feature_grid.linear.weight"

@@ -24,6 +24,7 @@ from copilot4d.training.precision import Precision
 from copilot4d.training.run_lock import run_held
 from copilot4d.training.settings import TrainingConfig
 from copilot4d.training.setup import (
+    Lineage,
     agree_on_precision,
     build_model,
     checkpoint_to_resume,
@@ -91,8 +92,9 @@ def make_trainer(
         keep_freed_memory()
     recorded = world.broadcast_json(None if checkpoint is None else checkpoint.state.get("precision"))
     precision = agree_on_precision(config, recorded, world, observer.on_message)
+    lineage = Lineage()
     if first_step == 0 and config.init_from is not None:
-        initialise_from(model, part_of(config.init_from, task.name), world, observer.on_message)
+        lineage = initialise_from(model, part_of(config.init_from, task.name), world, observer.on_message)
     cost = estimate(task, model, config, world, precision, first_step)
     observer.on_message(cost.text())
     if config.dry_run:
@@ -100,7 +102,7 @@ def make_trainer(
     parallel = Parallel(task, model, config, world)
     try:
         return _trainer(
-            task, config, world, observer, parallel, store, identity, precision, checkpoint, first_step
+            task, config, world, observer, parallel, store, identity, precision, checkpoint, first_step, lineage
         ), cost
     except BaseException:
         parallel.close()
@@ -110,6 +112,7 @@ def make_trainer(
 def _trainer(
     task: TrainingTask, config: TrainingConfig, world: World, observer: Observer, parallel: Parallel,
     store: CheckpointStore, identity: RunIdentity, precision: Precision, checkpoint: Checkpoint | None, first_step: int,
+    lineage: Lineage,
 ) -> Trainer:  # fmt: skip
     """The state, fresh or restored, and the trainer that carries it on."""
     model = parallel.model
@@ -119,6 +122,8 @@ def _trainer(
         optimizer=make_optimizer(model, config.recipe),
         ema=None if decay is None else Ema(model, decay),
         precision=precision.name,
+        draw_seed=lineage.draw_seed(config.seed),
+        updates_before=lineage.updates,
     )
     if first_step:
         state.restore(checkpoint, world)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -105,17 +107,32 @@ def agree_on_precision(
     return Precision(name="bf16" if choice["name"] == "bf16" else "fp32", reason=choice["reason"])
 
 
-def initialise_from(model: nn.Module, source: Path, world: World, report: Callable[[str], None]) -> None:
+@dataclass(frozen=True)
+class Lineage:
+    """What a run began with: which weights, and how many updates they had had, where that is known."""
+
+    weights_sha256: str = ""
+    updates: int = 0
+
+    def draw_seed(self, seed: int) -> int:
+        """The seed of all draws of a run. One that continues trained weights repeats none of the draws they have seen,
+        and two runs that continue each other never draw the same.
+        """
+        return counter_seed(seed, f"after {self.weights_sha256}", self.updates) if self.weights_sha256 else seed
+
+
+def initialise_from(model: nn.Module, source: Path, world: World, report: Callable[[str], None]) -> Lineage:
     """Weights of a checkpoint, of a run's newest checkpoint, or of a pretrained folder; averaged ones where there are.
 
     Step, moments and data order start anew: this is for fine-tuning. What a pretrained folder left out because using
     the model does not need it (a codebook's bank) stays as it is; modules with a `begin_trained` method are told. A
     model with an `adapted` method may turn weights of other sizes into its own.
     """
-    tensors, left_out, trouble = None, list[str](), ""
+    tensors, left_out, trouble, lineage = None, list[str](), "", ["", 0]
     if world.is_first:
         try:
             tensors, left_out = weights_of(source), left_out_of(source)
+            lineage = [_digest(tensors), updates_of(source)]
         except DataError as error:
             if world.size == 1:
                 raise
@@ -132,6 +149,8 @@ def initialise_from(model: nn.Module, source: Path, world: World, report: Callab
         if hasattr(module, "begin_trained"):
             module.begin_trained()  # type: ignore[operator]
     report(f"starting from the weights of {source}")
+    digest, updates = world.broadcast_json(lineage)
+    return Lineage(str(digest), int(updates))
 
 
 def part_of(source: Path, task: str) -> Path:
@@ -156,6 +175,24 @@ def weights_of(source: Path) -> dict[str, torch.Tensor]:
                     expected="a run, a checkpoint, a model folder or a folder with model.safetensors",
                     found="none of these",
                     remedy="pass such a folder; pickled weights (.pt, .bin, .ckpt) are never read")  # fmt: skip
+
+
+def updates_of(source: Path) -> int:
+    """How many updates the weights of a run or checkpoint have had, over all runs that continued each other; else 0."""
+    found = None
+    if (source / "checkpoints").is_dir():
+        found = CheckpointStore(folder=source / "checkpoints").newest()
+    elif (source / "state.json").exists():
+        found = open_checkpoint(source)
+    return 0 if found is None else found.step + int(found.state.get("updates_before", 0))
+
+
+def _digest(tensors: Mapping[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def left_out_of(source: Path) -> list[str]:

@@ -27,6 +27,8 @@ class TrainingState:
     model: nn.Module
     optimizer: torch.optim.Optimizer
     ema: Ema | None
+    draw_seed: int  # of all draws: of the run's own seed and, where it began with trained weights, of these
+    updates_before: int = 0  # of the weights that it began with, where they are known
     step: int = 0  # updates done
     order: str = ""  # digest of which samples were seen, in their order
     precision: str = "fp32"
@@ -54,6 +56,8 @@ class TrainingState:
         """What state.json holds."""
         return {
             "step": self.step,
+            "draw_seed": self.draw_seed,
+            "updates_before": self.updates_before,
             "order": self.order,
             "seconds": self.seconds,
             "score": self.score,
@@ -71,6 +75,9 @@ class TrainingState:
                 load_full_tensor(tensor, None if shadow is None else shadow[name], world)
         self.step, self.order = int(plain["step"]), str(plain["order"])
         self.seconds, self.score = float(plain["seconds"]), plain["score"]
+        # Runs from before these were kept drew by their seed alone, and go on so.
+        self.draw_seed = int(plain.get("draw_seed", self.draw_seed))
+        self.updates_before = int(plain.get("updates_before", 0))
 
     def _restore_optimizer(self, checkpoint: Checkpoint | None, world: World) -> None:
         saved = {} if checkpoint is None else checkpoint.tensors("optimizer")

@@ -39,7 +39,7 @@ class Trainer:
         self.watch = Stopwatch()
         self._signals = StopSignals()
         self.batches = Batches(
-            task, world, seed=config.seed, batch=config.recipe.batch, accumulation=config.accumulation,
+            task, world, seed=state.draw_seed, batch=config.recipe.batch, accumulation=config.accumulation,
             first_step=state.step, last_step=config.steps, workers=config.workers, prefetch=config.prefetch,
             patience_s=config.loader_timeout_s, asked_to_stop=self._asked_to_stop, report=observer.on_message,
         )  # fmt: skip
@@ -102,12 +102,12 @@ class Trainer:
         first = self._first_batch()
         self._half_done = True
         state.score = None  # it belonged to the weights before
-        counter = StepCounter(seed=self.config.seed, step=state.step, indices=self._my_indices)
+        counter = StepCounter(seed=state.draw_seed, step=state.step, indices=self._my_indices)
         context = StepContext(
             model=state.model, optimizer=state.optimizer, counter=counter, world=self.world, ema=state.ema
         )  # fmt: skip
         # What draws from torch's global generator (dropout) depends on the step too, not on what came before.
-        seed_torch(counter_seed(self.config.seed, "torch", state.step, self.world.rank), self.world.device)
+        seed_torch(counter_seed(self.state.draw_seed, "torch", state.step, self.world.rank), self.world.device)
         self.task.before_step(context)
         losses = self._accumulate_gradients(first)
         norm = self.parallel.gradient_norm()
@@ -117,7 +117,7 @@ class Trainer:
         set_learning_rate(state.optimizer, learning_rate(recipe, state.step))
         state.optimizer.step()
         state.optimizer.zero_grad(set_to_none=True)
-        state.note_samples(state.step, recipe.batch, self.config.seed)
+        state.note_samples(state.step, recipe.batch, state.draw_seed)
         state.step += 1
         if state.ema is not None:
             state.ema.update(state.model, state.step)
@@ -145,7 +145,7 @@ class Trainer:
         for i in range(passes):
             batch = first if i == 0 else self.batches.fetch(stop_after_s=STOP_TOGETHER_S)
             assert batch.step == self.state.step, f"the loader is at step {batch.step}, not {self.state.step}"
-            counter = StepCounter(seed=self.config.seed, step=batch.step, indices=batch.indices)
+            counter = StepCounter(seed=self.state.draw_seed, step=batch.step, indices=batch.indices)
             with self.parallel.gradients(synchronised=i == passes - 1):
                 with self.precision.autocast(self.world.device):
                     parts = self.parallel.loss(batch.data, counter)
@@ -162,7 +162,7 @@ class Trainer:
             return
         bad = BadStep(
             step=self.state.step,
-            seed=self.config.seed,
+            seed=self.state.draw_seed,
             batch=self.config.recipe.batch,
             indices=self._my_indices,
             losses={name: float(value) for name, value in losses.items()},

@@ -20,6 +20,13 @@ from copilot4d.geometry import VoxelGrid, se3
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.tokens.token_clips import TokenClip
 from copilot4d.training.distributed import World
+from copilot4d.training.world_model_classes import (
+    arrival_sums,
+    class_names,
+    class_summary,
+    class_sums,
+    position_weights,
+)
 from copilot4d.world_model import (
     Actions,
     DiffusionConfig,
@@ -31,13 +38,19 @@ from copilot4d.world_model import (
     make_denoising,
 )
 
+FRAMES = ("next", "last")  # of the future, for scores by class
+
 
 class TokenScores:
-    """Sums over clips, which ranks can add up. warped: whether the copy moved by the ego's motion is a yardstick."""
+    """Sums over clips, which ranks can add up.
 
-    def __init__(self, *, warped: bool) -> None:
-        self.warped = warped
-        self._sums: dict[str, float] = defaultdict(float)
+    warped: whether the copy moved by the ego's motion is a yardstick. object_share: (V,) how often a code stands for
+    something above the ground, where it is known what columns hold.
+    """
+
+    def __init__(self, *, warped: bool, object_share: Tensor | None = None) -> None:
+        self.warped, self.object_share = warped, object_share
+        self._sums: defaultdict[str, float] = defaultdict(float)
 
     def add_loss(self, objective: Objective, loss: float) -> None:
         """One clip's loss under an objective."""
@@ -58,6 +71,15 @@ class TokenScores:
             sums["warped"] += int((warped == true).sum())
             sums["warped_changed"] += int(((warped == true) & changed).sum())
 
+    def add_classes(self, logits: Tensor, clip: TokenClip, past: int) -> None:
+        """One clip's future (F, H, W, V), all of it masked at once: its first and last frame by class."""
+        if clip.columns is None or self.object_share is None:
+            return
+        for when, frame in zip(FRAMES, (0, len(logits) - 1), strict=True):
+            true, columns = clip.tokens[past + frame], clip.columns[past + frame]
+            class_sums(self._sums, when, logits[frame], true, columns)
+            arrival_sums(self._sums, when, logits[frame], self.object_share, clip.columns[past - 1], columns)
+
     def summary(self, world: World, diffusion: DiffusionConfig, intervals: Sequence[int] = ()) -> dict[str, float]:
         """Scores by name, over the clips of all ranks.
 
@@ -67,6 +89,7 @@ class TokenScores:
         names = [
             "tokens", "changed", "right", "right_changed", "warped", "warped_changed",
             *(f"{what}_{objective.value}" for objective in Objective for what in ("loss", "clips")),
+            *class_names(FRAMES),
             *(f"{what}@{k}" for k in intervals for what in ("changed", "right_changed")),
         ]  # fmt: skip
         total = world.sum(torch.tensor([self._sums[name] for name in names], dtype=torch.float64))
@@ -90,7 +113,7 @@ class TokenScores:
                 f"accuracy_changed_every_{k}": _ratio(sums[f"right_changed@{k}"], sums[f"changed@{k}"])
                 for k in intervals
             }
-        return found
+        return found | class_summary(sums, FRAMES)
 
 
 def score_clip(
@@ -98,12 +121,16 @@ def score_clip(
 ) -> None:
     """Add a clip to the scores. The noise depends on its number alone, so that steps of a run can be compared."""
     config, poses, t = model.config, clip.world_from_lidar, model.config.past_frames
-    actions = actions_of(poses, config.token_frame, world_from_reference=poses[t - 1]).to(model.device)
+    actions = actions_of(
+        poses, config.token_frame, world_from_reference=poses[t - 1], interval_s=clip.interval_s
+    ).to(model.device)  # fmt: skip
     tokens = clip.tokens[None].to(model.device)
     for objective in Objective:
         if config.diffusion.share(objective) > 0:
-            scores.add_loss(objective, objective_loss(model, tokens, actions, objective, number))
-    predicted = next_frame(model, tokens[:, :t], actions.frames(0, t + 1))[0].cpu()
+            scores.add_loss(objective, objective_loss(model, tokens, actions, objective, number, clip.columns))
+    logits = masked_future(model, tokens[:, :t], actions)[0].cpu()
+    scores.add_classes(logits, clip, t)
+    predicted = logits[0].argmax(-1)
     last, true = clip.tokens[t - 1], clip.tokens[t]
     moved = None
     if scores.warped and grid is not None:
@@ -113,27 +140,33 @@ def score_clip(
 
 @torch.no_grad()
 def objective_loss(
-    model: WorldModel, tokens: Tensor, actions: Actions, objective: Objective, number: int
+    model: WorldModel, tokens: Tensor, actions: Actions, objective: Objective, number: int,
+    columns: Tensor | None = None,
 ) -> float:  # fmt: skip
-    """The loss of a clip (1, T, H, W) under one objective, with noise by the clip's number."""
+    """The loss of a clip (1, T, H, W) under one objective, with noise by the clip's number, weighed as in training."""
     config = model.config
     generator = torch.Generator().manual_seed(counter_seed(0, f"held-out {objective.value}", number))
     noise = draw_noise([generator], tokens.shape[1], config.tokens[0] * config.tokens[1], config.vocabulary)
     denoising = make_denoising(
         tokens, objective, noise, config.diffusion, past_frames=config.past_frames, mask_token=config.mask_token
     )
-    return float(denoising_loss(model, denoising, actions).loss)
+    weight = None
+    if columns is not None and config.diffusion.weighs:
+        weight = position_weights(columns[None].to(tokens.device), config.diffusion)
+    return float(denoising_loss(model, denoising, actions, weight=weight).loss)
 
 
 @torch.no_grad()
-def next_frame(model: WorldModel, past: Tensor, actions: Actions) -> Tensor:
-    """The most probable tokens (B, H, W) of the frame after the past (B, P, H, W): wholly masked, in one pass.
+def masked_future(model: WorldModel, past: Tensor, actions: Actions) -> Tensor:
+    """Logits (B, F, H, W, V) of all frames after the past (B, P, H, W): wholly masked, in one pass.
 
-    actions: (B, P + 1), those of the past and of the frame itself.
+    actions: (B, P + F). Frames see earlier ones alone, so the first is
+    what a pass with one masked frame would give.
     """
-    masked = torch.full_like(past[:, :1], model.config.mask_token)
+    shape = (past.shape[0], actions.known.shape[1] - past.shape[1], *past.shape[2:])
+    masked = past.new_full(shape, model.config.mask_token)
     features = model.features(torch.cat([past, masked], dim=1), actions)
-    return model.logits(features[:, -1]).argmax(-1)
+    return model.logits(features[:, past.shape[1] :])
 
 
 def warped_copy(last: Tensor, previous_from_current: FloatArray, grid: VoxelGrid) -> Tensor:

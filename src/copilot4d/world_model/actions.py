@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -14,18 +15,27 @@ from copilot4d.geometry import se3
 from copilot4d.geometry.se3 import FloatArray
 
 TokenFrame = Literal["own", "reference"]
+ActionInput = Literal["matrix", "fourier"]
+WAVELENGTHS_M = (256.0, 128.0, 64.0, 32.0, 16.0, 8.0, 4.0, 2.0)
+TYPICAL_S = 0.35  # between two frames: between the protocol's 0.2 s and 0.6 s
 
 
 @dataclass(frozen=True)
 class Actions:
-    """One action per frame: `motion` (B, T, 4, 4) float32; where not `known` (B, T), the null action stands in."""
+    """One action per frame: `motion` (B, T, 4, 4) float32; where not `known` (B, T), the null action stands in.
+
+    interval_s: (B, T) the time between two frames of the clip; 0 where it is not known, None where it is known nowhere.
+    """
 
     motion: Tensor
     known: Tensor
+    interval_s: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.motion.shape[-2:] != (4, 4) or self.motion.shape[:-2] != self.known.shape:
             raise UsageError(f"actions are (B, T, 4, 4) with known (B, T), got {self.motion.shape}, {self.known.shape}")
+        if self.interval_s is not None and self.interval_s.shape != self.known.shape:
+            raise UsageError(f"intervals are (B, T) as known is, got {self.interval_s.shape}, {self.known.shape}")
 
     @classmethod
     def null(cls, batch: int, frames: int, device: torch.device | str = "cpu") -> Actions:
@@ -35,20 +45,60 @@ class Actions:
 
     def frames(self, start: int, stop: int | None = None) -> Actions:
         """The actions of frames start ... stop - 1."""
-        return Actions(self.motion[:, start:stop], self.known[:, start:stop])
+        return self._each(lambda part: part[:, start:stop])
 
     def repeated(self, times: int) -> Actions:
         """Every row of the batch `times` times, row after row."""
-        return Actions(self.motion.repeat_interleave(times, 0), self.known.repeat_interleave(times, 0))
+        return self._each(lambda part: part.repeat_interleave(times, 0))
+
+    def expanded(self, frames: int) -> Actions:
+        """One action (B, 1) for `frames` frames."""
+        return self._each(lambda part: part.expand(-1, frames, *part.shape[2:]))
+
+    def with_known(self, known: Tensor) -> Actions:
+        """The same motions, known elsewhere."""
+        return Actions(self.motion, known, self.interval_s)
 
     def to(self, device: torch.device | str) -> Actions:
         """The same actions on another device."""
-        return Actions(self.motion.to(device), self.known.to(device))
+        return self._each(lambda part: part.to(device))
+
+    def features(self, kind: ActionInput, *, interval: bool) -> Tensor:
+        """(B, T, F) what the network reads, see `action_features`."""
+        motion = self.motion
+        if kind == "matrix":
+            read = motion.flatten(-2)  # row-major, as in the paper
+        else:
+            place = motion[..., :3, 3]
+            angles = place[..., None] * (2 * torch.pi / torch.tensor(WAVELENGTHS_M, device=motion.device))
+            waves = torch.cat([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+            read = torch.cat([motion[..., :3, :3].flatten(-2), place / 32.0, waves], dim=-1)
+        if not interval:
+            return read
+        seconds = motion.new_zeros(self.known.shape) if self.interval_s is None else self.interval_s.to(motion)
+        told = seconds > 0
+        log = torch.where(told, seconds.clamp_min(1e-3) / TYPICAL_S, 1.0).log()
+        return torch.cat([read, torch.stack([told.to(motion), log, log.square()], dim=-1)], dim=-1)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Actions:
+        interval = None if self.interval_s is None else change(self.interval_s)
+        return Actions(change(self.motion), change(self.known), interval)
+
+
+def action_features(kind: ActionInput, *, interval: bool) -> int:
+    """How many numbers of an action the network reads.
+
+    "matrix", the paper's: the 4x4 motion, row by row, in metres; behind a LayerNorm, 1 m counts little far away from
+    the reference. "fourier": rotation, place, and sines and cosines of the place, which tell 1 m equally everywhere.
+    interval: and three numbers of the time between frames.
+    """
+    return (16 if kind == "matrix" else 9 + 3 + 3 * 2 * len(WAVELENGTHS_M)) + (3 if interval else 0)
 
 
 def actions_of(
-    world_from_lidar: FloatArray, token_frame: TokenFrame, *, world_from_reference: FloatArray | None = None
-) -> Actions:
+    world_from_lidar: FloatArray, token_frame: TokenFrame, *, world_from_reference: FloatArray | None = None,
+    interval_s: FloatArray | float | None = None,
+) -> Actions:  # fmt: skip
     """Poses of the frames of a clip, oldest first, (T, 4, 4) or (B, T, 4, 4) -> their actions (B, T, ...).
 
     token_frame "own": every sweep is tokenised in its own frame, and the action of frame t is `previous_from_current`,
@@ -56,6 +106,7 @@ def actions_of(
     same motion wherever the world's origin is.
     token_frame "reference": all sweeps are tokenised in the frame of the pose `world_from_reference`, (4, 4) or
     (B, 4, 4), and the action of frame t is `reference_from_t`: where the sensor is in the grid. All are known.
+    interval_s: the time between two frames, of all clips or (B,); 0 where it is not known.
     """
     poses = np.asarray(world_from_lidar, dtype=np.float64)
     poses = poses[None] if poses.ndim == 3 else poses
@@ -74,4 +125,8 @@ def actions_of(
         motion = se3.relative_motion(np.broadcast_to(reference, poses.shape), poses)
     else:
         raise UsageError(f"--token-frame is one of {', '.join(get_args(TokenFrame))}, got {token_frame!r}")
-    return Actions(torch.from_numpy(motion.astype(np.float32)), torch.from_numpy(known))
+    interval = None
+    if interval_s is not None:
+        seconds = np.broadcast_to(np.asarray(interval_s, dtype=np.float32).reshape(-1, 1), known.shape)
+        interval = torch.from_numpy(seconds.copy())
+    return Actions(torch.from_numpy(motion.astype(np.float32)), torch.from_numpy(known), interval)

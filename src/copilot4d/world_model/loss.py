@@ -30,12 +30,21 @@ class DenoisingLoss:
     counted: int
 
 
-def denoising_loss(model: WorldModel, task: Denoising, actions: Actions) -> DenoisingLoss:
-    """Line 8 of Algorithm 1. Logits are made only where they count, a few at a time, and never kept."""
-    features = model.features(task.inputs, actions, alone=task.alone)
+def denoising_loss(
+    model: WorldModel, task: Denoising, actions: Actions, *, weight: Tensor | None = None, first_position: int = 0
+) -> DenoisingLoss:
+    """Line 8 of Algorithm 1. Logits are made only where they count, a few at a time, and never kept.
+
+    weight: (B, T, H, W) how much each position counts beside the others of its sample; None: all the same.
+    first_position: where in time the first frame stands.
+    """
+    frames = task.inputs.shape[1]
+    positions = torch.arange(first_position, first_position + frames, device=task.inputs.device)
+    features = model.features(task.inputs, actions, alone=task.alone, positions=positions)
     counted, targets = task.counted[:, task.first :], task.targets[:, task.first :]
-    per_sample = counted.flatten(1).sum(-1).clamp_min(1)
-    weight = (1 / (len(per_sample) * per_sample.float()))[:, None, None, None].expand(counted.shape)
+    each = counted.float() if weight is None else counted * weight[:, task.first :].float()
+    per_sample = each.flatten(1).sum(-1).clamp_min(1e-9)
+    weight = each / (len(per_sample) * per_sample)[:, None, None, None]
     features = features[:, task.first :]
     if bool(counted.all()):
         chosen, targets, weight = features.flatten(0, 3), targets.flatten(), weight.flatten()

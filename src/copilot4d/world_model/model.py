@@ -6,8 +6,9 @@ Axes: B batch, T frames, H/W tokens of a frame (H along x, W along y), C channel
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +16,8 @@ from torch import Tensor, nn
 from copilot4d.errors import UsageError, check_range
 from copilot4d.layers.init import init_fan_in
 from copilot4d.layers.position import PositionKind, SpatialPosition
-from copilot4d.world_model.actions import Actions, TokenFrame
-from copilot4d.world_model.embedding import ActionEmbedding, TokenEmbedding
+from copilot4d.world_model.actions import ActionInput, Actions, TokenFrame
+from copilot4d.world_model.embedding import ActionEmbedding, CodeMotion, TokenEmbedding
 from copilot4d.world_model.objectives import DiffusionConfig
 from copilot4d.world_model.unet import SpatioTemporalUNet, UNetCache, UNetConfig
 
@@ -33,6 +34,12 @@ class WorldModelConfig:
     # The oldest past frame is of all past sweeps gathered, so that what was seen once is not lost: `reference` only.
     gathered_past: bool = False
     spatial_position: PositionKind = "sincos"
+    actions: ActionInput = "matrix"  # the paper's flattened 4x4, or "fourier": features whose size survives
+    interval_input: bool = False  # whether the time between frames is an input
+    code_dim: int = 0  # dimensions of the tokenizer's code vectors that are an input, too; 0: tokens are names alone
+    code_frames: int = 3  # the frame itself and those before it whose code vectors are
+    # The share of updates with fewer past sweeps, down to one. Frames of such models are counted from the reference.
+    short_pasts: float = 0.0
     unet: UNetConfig = field(default_factory=UNetConfig)
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
     activation_checkpointing: bool = False  # recompute instead of storing: less memory, a third more time
@@ -53,7 +60,17 @@ class WorldModelConfig:
         if self.spatial_position not in get_args(PositionKind):
             known = ", ".join(get_args(PositionKind))
             raise UsageError(f"--spatial-position is one of {known}, got {self.spatial_position!r}")
+        if self.actions not in get_args(ActionInput):
+            raise UsageError(f"actions is one of {', '.join(get_args(ActionInput))}, got {self.actions!r}")
+        check_range("code_dim", self.code_dim, 0, 4096)
+        check_range("code_frames", self.code_frames, 1, self.past_frames + 1)
+        if not 0 <= self.short_pasts <= 1:
+            raise UsageError(f"short_pasts must lie in [0, 1], got {self.short_pasts}")
         self.unet.sizes(self.tokens)
+
+    def first_position(self, past: int) -> int:
+        """Where in time the first of so many past frames stands: models of short pasts count from the reference."""
+        return max(0, self.past_frames - past) if self.short_pasts else 0
 
     @property
     def mask_token(self) -> int:
@@ -77,15 +94,22 @@ class WorldModel(nn.Module):
     def __init__(self, config: WorldModelConfig) -> None:
         super().__init__()
         self.config = config
+        self.source_rows: Tensor | None = None
         dim = config.unet.dims[0]
         self.tokens = TokenEmbedding(config.vocabulary, dim)
-        self.actions = ActionEmbedding(config.unet.dims)
+        self.actions = ActionEmbedding(config.unet.dims, config.actions, interval=config.interval_input)
+        self.motion = (
+            CodeMotion(config.vocabulary, config.code_dim, config.code_frames, dim) if config.code_dim else None
+        )
         self.spatial_position = SpatialPosition(config.tokens, dim, config.spatial_position)
         self.temporal_position = nn.Parameter(torch.randn(config.frames, dim) * (3 * dim) ** -0.5)
         self.unet = SpatioTemporalUNet(config.unet, config.tokens)
         self.norm = nn.LayerNorm(dim)
         init_fan_in(self)
         self.unet.scale_residuals()
+        if self.motion is not None:  # it begins as nothing, so that other weights may be continued with it
+            nn.init.zeros_(self.motion.leave.weight)
+            nn.init.zeros_(cast(Tensor, self.motion.leave.bias))
 
     @property
     def device(self) -> torch.device:
@@ -113,7 +137,8 @@ class WorldModel(nn.Module):
         frames = tokens.shape[1]
         past = cache.length if cache is not None else 0
         if positions is None:
-            positions = torch.arange(past, past + frames, device=tokens.device)
+            first = cache.first_position if cache is not None else 0
+            positions = torch.arange(first + past, first + past + frames, device=tokens.device)
         if past + frames - alone > self.config.frames or int(positions.max()) >= self.config.frames:
             raise UsageError(
                 f"this world model was made for clips of {self.config.frames} frames, got {past + frames}; "
@@ -121,8 +146,10 @@ class WorldModel(nn.Module):
             )
         known = actions.known.clone()
         known[:, frames - alone :] = False
-        conditions = self.actions(Actions(actions.motion, known))
+        conditions = self.actions(actions.with_known(known))
         x = self.spatial_position(self.tokens(tokens))
+        if self.motion is not None:
+            x = x + self.motion(tokens, self._frames_before(tokens, positions, cache), alone=alone)
         x = x + self.temporal_position[positions][:, None, None]
         x = self.unet(
             x, conditions, alone=alone, cache=cache, checkpointing=self.config.activation_checkpointing
@@ -134,15 +161,57 @@ class WorldModel(nn.Module):
         """(..., C) -> (..., V)."""
         return self.tokens.logits(features)
 
-    def new_cache(self) -> UNetCache:
-        """An empty past."""
-        return self.unet.new_cache(self.config.frames)
+    def _frames_before(self, tokens: Tensor, positions: Tensor, cache: UNetCache | None) -> Tensor:
+        """All frames up to the last of `tokens`, from code_frames - 1 before the first on; MASK where there is none."""
+        wanted = self.config.code_frames - 1
+        before = tokens.new_full((len(tokens), wanted, *tokens.shape[2:]), self.config.mask_token)
+        if cache is not None and cache.newest_tokens is not None and wanted:
+            kept = cache.newest_tokens[:, -wanted:]
+            before[:, wanted - kept.shape[1] :] = kept
+        return torch.cat([before, self._of_one_moment(tokens, positions)], dim=1)
+
+    def _of_one_moment(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Frames (B, T, H, W) as frames before others: a gathered one is of no one moment, and so all MASK."""
+        if not self.config.gathered_past:
+            return tokens
+        return torch.where((positions == 0)[:, None, None], self.config.mask_token, tokens)
+
+    def new_cache(self, past: int | None = None) -> UNetCache:
+        """An empty cache for a past of so many frames; None: of as many as the model was trained with."""
+        cache = self.unet.new_cache(self.config.frames)
+        cache.first_position = self.config.first_position(self.config.past_frames if past is None else past)
+        return cache
+
+    def set_code_vectors(self, codes: Tensor) -> None:
+        """The tokenizer's code vectors (V, D); nothing happens where the model does not read them."""
+        if self.motion is not None:
+            self.motion.set_vectors(codes)
+
+    def adapted(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Weights of a world model without some of these inputs, completed by this one's own first weights.
+
+        Where `source_rows` (V,) was set, the weights know the codes of another tokenizer: each code begins as that one.
+        """
+        table = tensors.get("tokens.table.weight")
+        if self.source_rows is not None and table is not None:
+            tensors = {**tensors, "tokens.table.weight": torch.cat([table[self.source_rows], table[-1:]])}
+        mine = {name: tensor.detach() for name, tensor in self.state_dict().items()}
+        inputs = ("motion.", "actions.")
+        return {
+            name: tensors[name] if name in tensors and not _differs(tensors[name], value, name, inputs) else value
+            for name, value in mine.items()
+            if name in tensors or name.startswith(inputs)
+        } | {name: value for name, value in tensors.items() if name not in mine and not name.startswith(inputs)}
 
     @torch.no_grad()
     def remember(self, tokens: Tensor, actions: Actions, cache: UNetCache) -> None:
         """Append finished frames (B, T, H, W) to the past."""
-        self.features(tokens, actions, cache=cache)
+        positions = torch.arange(tokens.shape[1], device=tokens.device) + cache.first_position + cache.length
+        self.features(tokens, actions, positions=positions, cache=cache)
         cache.keep(tokens.shape[1])
+        tokens = self._of_one_moment(tokens, positions)
+        newest = tokens if cache.newest_tokens is None else torch.cat([cache.newest_tokens, tokens], dim=1)
+        cache.newest_tokens = newest[:, -self.config.code_frames :]
 
     @torch.no_grad()
     def predict(self, tokens: Tensor, actions: Actions, cache: UNetCache, *, guidance: bool) -> Prediction:
@@ -160,8 +229,8 @@ class WorldModel(nn.Module):
         frame = tokens[:, None]
         if not guidance:
             return Prediction(self.features(frame, actions, cache=cache)[:, 0], None)
-        both = Actions(actions.motion.expand(-1, 2, 4, 4), actions.known.expand(-1, 2))
-        positions = torch.full((2,), cache.length, device=tokens.device)
+        both = actions.expanded(2)
+        positions = torch.full((2,), cache.first_position + cache.length, device=tokens.device)
         features = self.features(frame.expand(-1, 2, -1, -1), both, alone=1, positions=positions, cache=cache)
         return Prediction(features[:, 0], features[:, 1])
 
@@ -181,3 +250,8 @@ class WorldModel(nn.Module):
             raise UsageError(f"one action per frame is needed: tokens {tokens.shape}, actions {actions.known.shape}")
         if not 0 <= alone <= tokens.shape[1]:
             raise UsageError(f"alone must lie in [0, {tokens.shape[1]}], got {alone}")
+
+
+def _differs(tensor: Tensor, mine: Tensor, name: str, inputs: tuple[str, ...]) -> bool:
+    """Whether a tensor of an input has another shape than this model's."""
+    return name.startswith(inputs) and tensor.shape != mine.shape

@@ -32,6 +32,8 @@ class DiffusionConfig:
     future_probability: float = 0.5
     joint_probability: float = 0.4  # what remains trains single frames, which guidance needs
     label_smoothing: float = 0.1
+    moving_weight: float = 1.0  # of the loss on cells that hold, or just held, something that moves
+    empty_weight: float = 1.0  # of the loss on columns without a point
 
     def __post_init__(self) -> None:
         if self.process not in get_args(Process):
@@ -41,8 +43,16 @@ class DiffusionConfig:
                 raise UsageError(f"--{name.replace('_', '-')} must lie in [0, 1], got {getattr(self, name)}")
         if self.future_probability + self.joint_probability > 1 + 1e-9:
             raise UsageError("--future-probability and --joint-probability must not add up to more than 1")
+        for name in ("moving_weight", "empty_weight"):
+            if not 0 < getattr(self, name) <= 1e4:
+                raise UsageError(f"{name} must lie in (0, 10000], got {getattr(self, name)}")
         if not 0 <= self.label_smoothing < 1:
             raise UsageError(f"--label-smoothing must lie in [0, 1), got {self.label_smoothing}")
+
+    @property
+    def weighs(self) -> bool:
+        """Whether cells count differently, so that what columns hold must be known."""
+        return self.moving_weight != 1 or self.empty_weight != 1
 
     @property
     def noise(self) -> float:

@@ -59,8 +59,9 @@ class Rollout:
 
     futures: how many, or which: the numbers of the futures to make. Random numbers depend on (seed, future, frame,
     step) alone, so future 3 is the same whether it is made alone or with others. world_from_reference: the pose of the
-    tokens' common frame where the model has token_frame "reference"; the newest past pose unless given.
-    Frames beyond the model's clip length are made too: the oldest frames leave the window.
+    tokens' common frame where the model has token_frame "reference"; the newest past pose unless given. interval_s: the
+    time between two frames, for models that read it; 0: not known. Frames beyond the model's clip length are made too:
+    the oldest frames leave the window.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Rollout:
         seed: int = 0,
         futures: int | Sequence[int] = 1,
         world_from_reference: FloatArray | None = None,
+        interval_s: float = 0.0,
     ) -> None:
         self.model = model
         self.config = config or SamplerConfig()
@@ -82,6 +84,7 @@ class Rollout:
         self.reference = past_poses[:, -1] if world_from_reference is None else world_from_reference
         self.poses = past_poses  # (B, t, 4, 4) of all frames so far
         self.tokens = past_tokens.to(model.device)  # (B, t, H, W) until the first frame is made, then (R, t, H, W)
+        self.interval_s = interval_s
         self.made = 0  # frames
         self._start = 0  # the window's first frame
         self._cache: UNetCache | None = None
@@ -89,15 +92,19 @@ class Rollout:
     @torch.no_grad()
     def step(self, world_from_lidar: FloatArray) -> Tensor:
         """The ego's next pose (B, 4, 4) -> the next frame (B, S, H, W)."""
-        clips, known, limit = len(self.poses), self.tokens.shape[1], self.model.config.frames
+        clips, known = len(self.poses), self.tokens.shape[1]
         if world_from_lidar.shape != (clips, 4, 4):
             raise ForecastError(f"the next poses must be ({clips}, 4, 4), one per clip, got {world_from_lidar.shape}")
         poses = np.concatenate([self.poses, world_from_lidar[:, None]], axis=1)
-        if known - self._start >= limit:  # positions in time are learned, so a slid cache would be wrong
+        if self.is_full:  # positions in time are learned, so a slid cache would be wrong
+            limit = self.model.config.frames
             self._start = known - min(self.config.keep_frames or limit - 1, limit - 1)
             self._cache = None
         actions = actions_of(
-            poses[:, self._start :], self.model.config.token_frame, world_from_reference=self.reference
+            poses[:, self._start :],
+            self.model.config.token_frame,
+            world_from_reference=self.reference,
+            interval_s=self.interval_s,
         ).to(self.model.device)
         cache = self._past(actions)
         draws = Draws(self.seed, self.futures * clips, self.made)
@@ -109,6 +116,13 @@ class Rollout:
         self.made += 1
         return frame.view(clips, len(self.futures), *frame.shape[1:])
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the window has no room for the next frame: its oldest frames must leave first."""
+        window = self.tokens.shape[1] - self._start
+        first = self._cache.first_position if self._cache is not None else self.model.config.first_position(window)
+        return first + window >= self.model.config.frames
+
     def fork(self) -> Rollout:
         """A copy that goes on by itself: tokens and poses are never changed in place, the cache is copied."""
         forked: Rollout = copy.copy(self)
@@ -117,7 +131,8 @@ class Rollout:
 
     def _past(self, actions: Actions) -> UNetCache:
         """The cache with all frames of the window; the clips' own past is computed once for all their futures."""
-        cache = self.model.new_cache() if self._cache is None else self._cache
+        window = self.tokens.shape[1] - self._start
+        cache = self.model.new_cache(window) if self._cache is None else self._cache
         rows = len(self.tokens) // len(self.poses)
         new = self.tokens[:, self._start + cache.length :]
         self.model.remember(new, actions.frames(cache.length, -1).repeated(rows), cache)

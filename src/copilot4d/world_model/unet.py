@@ -191,6 +191,8 @@ class UNetCache:
 
     def __init__(self, blocks: list[KeyValueCache]) -> None:
         self.blocks = blocks
+        self.first_position = 0  # in time, of the first frame
+        self.newest_tokens: Tensor | None = None  # (B, n, H, W) of the newest frames that were kept
 
     @property
     def length(self) -> int:
@@ -204,4 +206,8 @@ class UNetCache:
 
     def repeated(self, times: int) -> UNetCache:
         """Every row of the batch `times` times."""
-        return UNetCache([block.repeated(times) for block in self.blocks])
+        copy = UNetCache([block.repeated(times) for block in self.blocks])
+        copy.first_position = self.first_position
+        if self.newest_tokens is not None:
+            copy.newest_tokens = self.newest_tokens.repeat_interleave(times, dim=0)
+        return copy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from copilot4d.geometry import VoxelGrid
 from copilot4d.tokens.token_clips import TokenClip
 from copilot4d.training.distributed import World
 from copilot4d.training.task import TrainingTask
+from copilot4d.training.world_model_classes import object_share, position_weights
 from copilot4d.training.world_model_pictures import forecast_pictures
 from copilot4d.training.world_model_scores import TokenScores, score_clip
 from copilot4d.world_model import (
@@ -49,6 +51,7 @@ class Clips(Protocol):
     tokenizer_sha256: str
     variants: int
     fingerprint: str
+    has_columns: bool
 
     def __len__(self) -> int: ...
 
@@ -70,6 +73,7 @@ class ClipBatch:
 
     tokens: Tensor
     actions: Actions
+    columns: Tensor | None = None  # (B, T, H, W) what each column holds, where that is known
 
 
 class WorldModelTask(TrainingTask):
@@ -77,6 +81,8 @@ class WorldModelTask(TrainingTask):
 
     grid: the tokenizer's, which tells how large a token is, for the copy that follows the ego's motion.
     tokenizer: the folder of the tokenizer, for pictures of decoded forecasts instead of token maps.
+    code_vectors: (V, D) the tokenizer's, for a world model that reads them.
+    source_rows: (V,) which codes of another tokenizer ours begin as, where the first weights know its tokens.
     """
 
     name = "world_model"
@@ -91,10 +97,23 @@ class WorldModelTask(TrainingTask):
         held_out_clips: int = 32,
         grid: VoxelGrid | None = None,
         tokenizer: Path | None = None,
+        code_vectors: Tensor | None = None,
+        source_rows: Tensor | None = None,
     ) -> None:
         self.training = config
         self.clips, self.held_out = clips, held_out
-        self.grid, self.tokenizer = grid, tokenizer
+        self.grid, self.tokenizer, self.code_vectors = grid, tokenizer, code_vectors
+        self.source_rows = source_rows
+        if config.world_model.code_dim and code_vectors is None:
+            raise UsageError(
+                f"a world model with code_dim {config.world_model.code_dim} reads the tokenizer's code vectors: name "
+                "the tokenizer that made the tokens"
+            )
+        if config.world_model.diffusion.weighs and not clips.has_columns:
+            raise UsageError(
+                "moving_weight and empty_weight need to know what columns hold, and these tokens were made without: "
+                "make them anew, with columns"
+            )
         if held_out_clips < 1:
             raise UsageError(f"--held-out-clips must be at least 1, got {held_out_clips}")
         for some in (clips, held_out):
@@ -110,7 +129,11 @@ class WorldModelTask(TrainingTask):
 
     def build_model(self) -> nn.Module:
         """A fresh world model."""
-        return WorldModel(self.training.world_model)
+        model = WorldModel(self.training.world_model)
+        if self.code_vectors is not None:
+            model.set_code_vectors(self.code_vectors)
+        model.source_rows = self.source_rows
+        return model
 
     def sample(self, key: SampleKey) -> TokenClip:
         """A clip in one of its variants."""
@@ -125,14 +148,18 @@ class WorldModelTask(TrainingTask):
         assert isinstance(model, WorldModel)
         config = model.config
         objective = config.diffusion.objective(float(counter.step_generator("objective").random()))
+        past = self._past_frames(config, counter)
+        batch = newest_past(batch, config, past)
         noise = draw_noise(
             counter.sample_torch("noise"), batch.tokens.shape[1], config.tokens[0] * config.tokens[1], config.vocabulary
         )
         denoising = make_denoising(
-            batch.tokens, objective, noise, config.diffusion,
-            past_frames=config.past_frames, mask_token=config.mask_token,
-        )  # fmt: skip
-        found = denoising_loss(model, denoising, batch.actions)
+            batch.tokens, objective, noise, config.diffusion, past_frames=past, mask_token=config.mask_token
+        )
+        weight = position_weights(batch.columns, config.diffusion) if config.diffusion.weighs else None
+        found = denoising_loss(
+            model, denoising, batch.actions, weight=weight, first_position=config.first_position(past)
+        )
         return {"total": found.loss, "accuracy": found.accuracy}
 
     def evaluate(self, model: nn.Module, world: World) -> Mapping[str, float]:
@@ -141,13 +168,21 @@ class WorldModelTask(TrainingTask):
         if self.held_out is None:
             return {}
         warped = self.training.world_model.token_frame == "own" and self.grid is not None
-        scores, beyond = TokenScores(warped=warped), TokenScores(warped=warped)
+        objects = self._object_share
+        scores, beyond = (TokenScores(warped=warped, object_share=objects) for _ in range(2))
         for first in range(0, len(self.chosen), world.size):  # ranks of a sharded model must make equally many passes
             mine = first + world.rank
             number = self.chosen[min(mine, len(self.chosen) - 1)]
             counted = scores if mine < len(self.chosen) else beyond
             score_clip(model, counted, self.held_out.clip(number, 0), number, grid=self.grid)
         return scores.summary(world, model.config.diffusion, self.intervals)
+
+    @cached_property
+    def _object_share(self) -> Tensor | None:
+        """(V,) how often a code stands for something above the ground, among the held-out clips to score on."""
+        if self.held_out is None or not self.held_out.has_columns:
+            return None
+        return object_share([self.held_out.clip(i, 0) for i in self.chosen], self.held_out.vocabulary)
 
     def pictures(self, model: nn.Module, world: World) -> Mapping[str, NDArray[np.uint8]]:
         """Forecast beside truth for the first and the middle held-out clip."""
@@ -195,6 +230,14 @@ class WorldModelTask(TrainingTask):
         """The groups."""
         return self.shard_units(model)
 
+    @staticmethod
+    def _past_frames(config: WorldModelConfig, counter: StepCounter) -> int:
+        """How many past frames the clips of this step have: all, or fewer where the model learns short pasts."""
+        generator = counter.step_generator("past frames")
+        if config.past_frames == 1 or generator.random() >= config.short_pasts:
+            return config.past_frames
+        return int(generator.integers(1, config.past_frames))
+
     def _item(self, key: SampleKey) -> tuple[int, int]:
         """Which clip, in which variant: a clip's next visits see other variants."""
         return key.item(len(self.clips)), int(key.generator("variant").integers(self.clips.variants))
@@ -204,8 +247,30 @@ def batch_of(clips: Sequence[TokenClip], token_frame: TokenFrame) -> ClipBatch:
     """Clips side by side, with the actions of their poses."""
     poses = np.stack([clip.world_from_lidar for clip in clips])
     references = np.stack([clip.world_from_lidar[clip.past_frames - 1] for clip in clips])
-    actions = actions_of(poses, token_frame, world_from_reference=references)
-    return ClipBatch(tokens=torch.stack([clip.tokens for clip in clips]), actions=actions)
+    intervals_s = np.array([clip.interval_s for clip in clips])
+    actions = actions_of(poses, token_frame, world_from_reference=references, interval_s=intervals_s)
+    columns = [clip.columns for clip in clips if clip.columns is not None]
+    return ClipBatch(
+        tokens=torch.stack([clip.tokens for clip in clips]),
+        actions=actions,
+        columns=torch.stack(columns) if len(columns) == len(clips) else None,
+    )
+
+
+def newest_past(batch: ClipBatch, config: WorldModelConfig, past: int) -> ClipBatch:
+    """The same clips with their newest `past` past frames alone. A single one does not tell the time between frames."""
+    start = config.past_frames - past
+    if start == 0:
+        return batch
+    actions = batch.actions.frames(start)
+    if config.token_frame == "own":  # the first frame's motion is unknown
+        known = actions.known.clone()
+        known[:, 0] = False
+        actions = actions.with_known(known)
+    if past == 1 and actions.interval_s is not None:
+        actions = Actions(actions.motion, actions.known, torch.zeros_like(actions.interval_s))
+    columns = None if batch.columns is None else batch.columns[:, start:]
+    return ClipBatch(tokens=batch.tokens[:, start:], actions=actions, columns=columns)
 
 
 def evenly_spread(count: int, wanted: int) -> list[int]:
