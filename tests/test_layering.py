@@ -24,7 +24,7 @@ ALLOWED = {
     "plain_yaml": {"errors"},
     "simulator": BASE,
     "datasets": BASE | {"simulator"},
-    "evaluation": BASE | {"forecaster", "datasets"},
+    "evaluation": BASE | {"forecaster", "datasets", "simulator"},
     "pictures": {"errors", "geometry"},
     "layers": {"errors", "compiled"},
     "rendering": BASE,
@@ -44,7 +44,7 @@ ALLOWED = {
     "studio": BASE | {"forecaster", "forecasting", "datasets", "simulator", "evaluation", "pictures"},
     "doctor": BASE | {"datasets", "evaluation", "pictures"},
 }
-KNOW_DATA_SETS = {"evaluation.runner", "evaluation.sweep_cache"}  # the rest of evaluation sees points only
+KNOW_DATA_SETS = {"evaluation.runner", "evaluation.sweep_cache", "evaluation.moving_rays"}  # the rest of evaluation sees points only
 FREE = {"cli", "__init__"}  # the top: may import everything
 
 

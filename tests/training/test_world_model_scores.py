@@ -8,7 +8,7 @@ import torch
 
 from copilot4d.geometry import VoxelGrid, se3
 from copilot4d.training.distributed import World
-from copilot4d.training.world_model_scores import TokenScores, next_frame, score_clip, warped_copy
+from copilot4d.training.world_model_scores import TokenScores, masked_future, score_clip, warped_copy
 from copilot4d.world_model import DiffusionConfig, Objective, actions_of
 from tests.support.token_clips import MemoryClips, random_clips
 from tests.world_model.models import random_poses, random_tokens, small_model
