@@ -64,7 +64,9 @@ def main() -> None:
 def described(errors: MovingRayErrors) -> str:
     """One row."""
     frames = " ".join(f"{100 * errors.share_near(i):.0f}" for i in range(len(errors.by_frame)))
-    return f"within 1 m {100 * errors.share_near():.0f}% ({frames})  median {errors.median_m():.2f} m  {errors.rays} rays"
+    return (
+        f"within 1 m {100 * errors.share_near():.0f}% ({frames})  median {errors.median_m():.2f} m  {errors.rays} rays"
+    )
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from copilot4d import presets
+from copilot4d.layers.temporal import AttentionMask
 from copilot4d.training.malloc import keep_freed_memory
 from copilot4d.world_model import Actions, Draws, SamplerConfig, WorldModel, actions_of, sample_frame
 from copilot4d.world_model.reverse import guide
@@ -97,12 +98,11 @@ def measure(preset: str, side: int | None, steps: int, repeats: int) -> None:
 def naive_step(model: WorldModel, tokens: torch.Tensor, actions: Actions, config: SamplerConfig) -> None:
     """One diffusion step of the last frame by two passes over all frames."""
     height, width = model.config.tokens
-    frames = tokens.shape[1]
 
     def logits_of(x: torch.Tensor) -> torch.Tensor:
         whole = torch.cat([tokens[:, :-1], x.view(1, 1, height, width)], dim=1)
         conditional = model.logits(model.features(whole, actions)[:, -1])
-        unconditional = model.logits(model.features(whole, actions, alone=frames)[:, -1])
+        unconditional = model.logits(model.features(whole, actions, mask=AttentionMask.IDENTITY)[:, -1])
         return guide(conditional, unconditional, config.guidance).flatten(1, 2)
 
     vocabulary, eta = model.config.vocabulary, model.config.diffusion.noise

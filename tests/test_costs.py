@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from copilot4d import presets
-from copilot4d.layers.temporal import TemporalBlock
+from copilot4d.layers.temporal import AttentionMask, TemporalBlock
 from copilot4d.world_model import Actions, WorldModel
 from tests.support.real_data import REPOSITORY
 
@@ -48,7 +48,7 @@ def test_checkpointing_keeps_the_inputs_of_blocks_and_one_block(costs):
         def forward() -> torch.Tensor:
             y = x
             for block in model:
-                y = block(y, alone=0, cache=None)
+                y = block(y, mask=AttentionMask.CAUSAL, cache=None)
             return y.sum()
 
         return costs.counted(model, forward)

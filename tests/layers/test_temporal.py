@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from copilot4d.errors import UsageError
-from copilot4d.layers.temporal import KeyValueCache, TemporalAttention, TemporalBlock
+from copilot4d.layers.temporal import AttentionMask, KeyValueCache, TemporalAttention, TemporalBlock
 
 
 def layer(dim=8, heads=2):
@@ -26,14 +26,18 @@ def slow(attention, x, sees):
 
 
 @pytest.mark.parametrize(
-    ("alone", "sees"),
-    [(0, [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]]), (1, [[0], [0, 1], [0, 1, 2], [3]]), (4, [[0], [1], [2], [3]])],
+    ("mask", "sees"),
+    [
+        (AttentionMask.CAUSAL, [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]]),
+        (AttentionMask.GUIDANCE, [[0], [0, 1], [0, 1, 2], [3]]),
+        (AttentionMask.IDENTITY, [[0], [1], [2], [3]]),
+    ],
 )
 @pytest.mark.parametrize("grad", [False, True])
-def test_each_frame_sees_what_it_should(alone, sees, grad):
+def test_each_frame_sees_what_it_should(mask, sees, grad):
     attention, x = layer(), torch.randn(2, 4, 5, 8)
     with torch.set_grad_enabled(grad):
-        torch.testing.assert_close(attention(x, alone=alone), slow(attention, x, sees), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(attention(x, mask=mask), slow(attention, x, sees), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("chunks", [(4,), (1, 1, 1, 1), (2, 2), (3, 1), (1, 3)])
@@ -56,7 +60,7 @@ def test_what_was_not_kept_leaves_no_trace():
     block(x[:, :1], cache=cache)
     cache.keep(1)
     clean = block(x[:, 1:2], cache=cache)
-    block(torch.randn(1, 3, 5, 8), alone=1, cache=cache)  # two tries and a frame alone, none kept
+    block(torch.randn(1, 3, 5, 8), mask=AttentionMask.GUIDANCE, cache=cache)  # two tries and a frame alone, none kept
     assert torch.equal(block(x[:, 1:2], cache=cache), clean)
 
 

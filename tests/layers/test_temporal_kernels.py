@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from copilot4d.layers import temporal_kernels
-from copilot4d.layers.temporal import KeyValueCache, TemporalAttention
+from copilot4d.layers.temporal import AttentionMask, KeyValueCache, TemporalAttention
 from copilot4d.layers.temporal_kernels import causal_attention, causal_self_attention, loops_apply
 
 
@@ -52,30 +52,30 @@ def test_large_scores_do_not_overflow():
     assert torch.equal(out, q)
 
 
-@pytest.mark.parametrize("alone", [0, 1, 3])
-def test_the_layer_gives_the_same_with_many_threads(alone, monkeypatch):
+@pytest.mark.parametrize("mask", list(AttentionMask))
+def test_the_layer_gives_the_same_with_large_inputs(mask, monkeypatch):
     torch.manual_seed(0)
     layer, x = TemporalAttention(8, 2), torch.randn(2, 3, 5, 8)
     found = []
-    for threads in (1, 0):  # loops, then products
-        monkeypatch.setattr(temporal_kernels, "LOOPS_UP_TO_THREADS", 10**6 * threads)
+    for limit in (10**9, 0):  # loops, then products
+        monkeypatch.setattr(temporal_kernels, "LOOPS_UP_TO_NUMBERS", limit)
         layer.zero_grad()
-        out = layer(x, alone=alone)
+        out = layer(x, mask=mask)
         out.square().sum().backward()
         with torch.no_grad():
-            cached = layer(x, alone=alone, cache=KeyValueCache(3))
+            cached = layer(x, mask=mask, cache=KeyValueCache(3))
         found.append([out.detach(), layer.qkv.weight.grad.clone(), cached])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found[0][0], found[0][2], rtol=1e-5, atol=1e-5)
 
 
-def test_loops_are_for_plain_numbers_on_few_threads(monkeypatch):
+def test_loops_are_for_short_small_and_plain_inputs(monkeypatch):
     x = torch.randn(1, 2, 3, 8)
-    monkeypatch.setattr(temporal_kernels, "LOOPS_UP_TO_THREADS", torch.get_num_threads())
     assert loops_apply(x)
     assert not loops_apply(x.double())
     with torch.autocast("cpu", torch.bfloat16):
         assert not loops_apply(x)
-    monkeypatch.setattr(temporal_kernels, "LOOPS_UP_TO_THREADS", torch.get_num_threads() - 1)
+    assert not loops_apply(torch.randn(1, 17, 3, 8))  # long
+    monkeypatch.setattr(temporal_kernels, "LOOPS_UP_TO_NUMBERS", x.numel() - 1)
     assert not loops_apply(x)

@@ -120,7 +120,7 @@ def test_drives_that_do_not_match_are_refused():
 
 @pytest.mark.parametrize("bad", [{"dropped_share": 1.0}, {"jitter_m": -0.1}, {"sway_deg": 90.0}])
 def test_impossible_scans_are_refused(bad):
-    with pytest.raises(UsageError, match=r"--scan\."):
+    with pytest.raises(UsageError, match=r"`scan\."):
         ScanConfig(**bad)
 
 

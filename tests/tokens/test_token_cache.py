@@ -239,7 +239,7 @@ def test_wrong_questions(folder):
     with pytest.raises(UsageError, match="same name"):
         write(folder, [DRIVES[0], DRIVES[0]])
     for name in ("variants", "past_frames", "reference_every"):
-        with pytest.raises(UsageError, match=f"--{name.replace('_', '-')}"):
+        with pytest.raises(UsageError, match=f"`{name}`"):
             replace(CONFIG, **{name: 0})
 
 

@@ -157,7 +157,7 @@ def test_several_folders_are_one_list_and_must_agree(tmp_path):
     own = make(tmp_path / "own", [moving_drive(14)], config=replace(CONFIG, token_frame="own"))
     with pytest.raises(DataError, match="token_frame: expected reference"):
         TokenClips.open([a, own], past_frames=3, future_frames=2)
-    with pytest.raises(UsageError, match="--tokens"):
+    with pytest.raises(UsageError, match="`tokens`"):
         TokenClips.open([], past_frames=3, future_frames=2)
 
 

@@ -97,10 +97,10 @@ def test_intervals_of_a_log():
     with pytest.raises(UsageError, match=r"0\.2s.*a sweep each 0\.5 s.*nearest is 0\.5s"):
         log_intervals(keyframes, ["0.2s"])
     slow = replace(ten_hz, timestamps_ns=np.arange(10) * 900_000_000)
-    with pytest.raises(UsageError, match=r"Or name other intervals, such as --intervals 0\.9s"):
+    with pytest.raises(UsageError, match=r"Or name other intervals, such as `intervals` 0\.9s"):
         log_intervals(slow, ["protocol"])
     for text in ("0", "0s", "-1", "two", "0.2", "1e3s"):
-        with pytest.raises(UsageError, match="--intervals takes"):
+        with pytest.raises(UsageError, match="`intervals` takes"):
             ClipEncoder(clock, replace(CONFIG, intervals=(text,)))
 
 

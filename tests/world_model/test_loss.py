@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from copilot4d.world_model import loss as module
-from copilot4d.world_model.loss import linear_cross_entropy
+from copilot4d.world_model.loss import linear_cross_entropy, plain_cross_entropy
 
 
 def plain(features, table, targets, weight, smoothing):

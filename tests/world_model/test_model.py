@@ -11,7 +11,7 @@ from torch import nn
 from copilot4d import presets
 from copilot4d.errors import UsageError
 from copilot4d.layers.swin import WindowAttention
-from copilot4d.layers.temporal import TemporalBlock
+from copilot4d.layers.temporal import AttentionMask, TemporalBlock
 from copilot4d.world_model import Actions, DiffusionConfig, UNetConfig, WorldModel, WorldModelConfig
 from tests.world_model.models import random_actions, random_tokens, small_config, small_model
 
@@ -109,12 +109,12 @@ def test_causality_a_later_frame_or_action_never_changes_an_earlier_frame():
 def test_identity_mask_a_frame_depends_on_itself_alone_and_on_no_action():
     model, actions = small_model(), random_actions(2, T)
     tokens = random_tokens((2, T, 8, 8))
-    logits = model(tokens, actions, alone=T)
+    logits = model(tokens, actions, mask=AttentionMask.IDENTITY)
     for t in range(T):
         other = tokens.clone()
         other[:, t] = random_tokens((2, 8, 8), seed=9)
-        assert changed_frames(logits, model(other, actions, alone=T)) == [t]
-    assert torch.equal(logits, model(tokens, random_actions(2, T, seed=5), alone=T))
+        assert changed_frames(logits, model(other, actions, mask=AttentionMask.IDENTITY)) == [t]
+    assert torch.equal(logits, model(tokens, random_actions(2, T, seed=5), mask=AttentionMask.IDENTITY))
     for t in range(T):
         torch.testing.assert_close(model.predict_alone(tokens[:, t], position=t), logits[:, t], atol=1e-5, rtol=1e-5)
 
@@ -123,7 +123,7 @@ def test_identity_mask_a_frame_depends_on_itself_alone_and_on_no_action():
 def test_every_frame_knows_its_place_in_time_and_space():
     model = small_model()
     same = torch.zeros(1, T, 8, 8, dtype=torch.long)
-    logits = model(same, Actions.null(1, T), alone=T)
+    logits = model(same, Actions.null(1, T), mask=AttentionMask.IDENTITY)
     assert not torch.allclose(logits[:, 0], logits[:, 1])
     assert not torch.allclose(logits[0, 0, 0, 0], logits[0, 0, 0, 1])
     assert not torch.allclose(logits[0, 0, 1, 0], logits[0, 0, 0, 1])
@@ -160,7 +160,9 @@ def test_the_joint_pass_with_the_extra_frame_is_the_papers_mask():
     motion = torch.cat([actions.motion, actions.motion[:, -1:]], 1)
     known = torch.cat([actions.known, actions.known[:, -1:]], 1)
     positions = torch.tensor([0, 1, 2, 2])
-    joint = model.logits(model.features(longer, Actions(motion, known), alone=1, positions=positions))
+    joint = model.logits(
+        model.features(longer, Actions(motion, known), mask=AttentionMask.GUIDANCE, positions=positions)
+    )
     torch.testing.assert_close(joint[:, :3], model(tokens, actions), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(joint[:, 3], model.predict_alone(tokens[:, 2], position=2), atol=1e-5, rtol=1e-5)
 
@@ -193,24 +195,23 @@ def test_the_cache_has_one_entry_per_temporal_block():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: small_config(vocabulary=1), "--vocabulary"),
-        (lambda: small_config(past_frames=4), "--past-frames"),
-        (lambda: small_config(token_frame="world"), "--token-frame"),
-        (lambda: small_config(spatial_position="learned"), "--spatial-position"),
-        (lambda: small_config(tokens=(10, 8)), "--tokens must be divisible by 4"),
-        (lambda: UNetConfig(heads=(8, 12)), "--heads needs 3 numbers"),
-        (lambda: UNetConfig(heads=(7, 12, 16)), "--heads must divide"),
-        (lambda: UNetConfig(down_groups=(1, 0, 1)), "--down-groups"),
+        (lambda: small_config(vocabulary=1), "world_model.vocabulary"),
+        (lambda: small_config(past_frames=4), "world_model.past_frames"),
+        (lambda: small_config(token_frame="world"), "world_model.token_frame"),
+        (lambda: small_config(spatial_position="learned"), "world_model.spatial_position"),
+        (lambda: small_config(tokens=(10, 8)), "world_model.tokens must be divisible by 4"),
+        (lambda: UNetConfig(heads=(8, 12)), "unet.heads needs 3 numbers"),
+        (lambda: UNetConfig(heads=(7, 12, 16)), "unet.heads must divide"),
+        (lambda: UNetConfig(down_groups=(1, 0, 1)), "unet.down_groups"),
         (lambda: WorldModel(WorldModelConfig(tokens=(12, 12))), "divides both sides"),
-        (lambda: DiffusionConfig(process="gaussian"), "--process"),
-        (lambda: DiffusionConfig(eta=20), "--eta"),
+        (lambda: DiffusionConfig(process="gaussian"), "diffusion.process"),
+        (lambda: DiffusionConfig(eta=20), "diffusion.eta"),
         (lambda: DiffusionConfig(joint_probability=0.6), "more than 1"),
-        (lambda: DiffusionConfig(label_smoothing=1), "--label-smoothing"),
+        (lambda: DiffusionConfig(label_smoothing=1), "diffusion.label_smoothing"),
         (lambda: presets.preset("huge"), "`preset` is"),
         (lambda: small_model()(torch.zeros(1, 5, 8, 8).long(), Actions.null(1, 5)), "clips of 4 frames"),
         (lambda: small_model()(torch.zeros(1, 2, 8, 9).long(), Actions.null(1, 2)), "tokens must be"),
         (lambda: small_model()(torch.zeros(1, 2, 8, 8).long(), Actions.null(1, 3)), "one action per frame"),
-        (lambda: small_model()(torch.zeros(1, 2, 8, 8).long(), Actions.null(1, 2), alone=3), "alone must"),
     ],
 )
 def test_what_cannot_be_is_refused(make, message):

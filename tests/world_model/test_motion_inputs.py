@@ -12,6 +12,7 @@ import torch
 
 from copilot4d.errors import UsageError
 from copilot4d.geometry import se3
+from copilot4d.layers.temporal import AttentionMask
 from copilot4d.world_model import Rollout, SamplerConfig, WorldModel, actions_of
 from copilot4d.world_model.actions import action_features
 from tests.world_model.models import random_tokens, small_config
@@ -78,7 +79,7 @@ def test_frames_before_matter_in_their_order_and_a_gathered_one_does_not():
     motion, positions = model.motion, torch.arange(4)
 
     def seen(tokens):
-        return motion(tokens, model._frames_before(tokens, positions, None), alone=0)
+        return motion(tokens, model._frames_before(tokens, positions, None), mask=AttentionMask.CAUSAL)
 
     def changed_by(frame):
         other = tokens.clone()
@@ -102,7 +103,10 @@ def test_alone_a_frame_knows_none_before_it():
     other[:, 0] = (other[:, 0] + 1) % model.config.vocabulary
     actions = all_actions(model, 3)
     with torch.no_grad():
-        assert torch.equal(model(tokens, actions, alone=3)[:, 1:], model(other, actions, alone=3)[:, 1:])
+        assert torch.equal(
+            model(tokens, actions, mask=AttentionMask.IDENTITY)[:, 1:],
+            model(other, actions, mask=AttentionMask.IDENTITY)[:, 1:],
+        )
 
 
 def test_a_metre_counts_as_much_far_away_as_near():

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from copilot4d.layers.temporal import AttentionMask
 from copilot4d.world_model import DiffusionConfig, Objective, denoising_loss, draw_noise, make_denoising
 from tests.world_model.models import random_actions, random_tokens, small_model
 
@@ -30,7 +31,7 @@ def test_future_objective_gives_the_past_and_counts_the_future():
     assert torch.equal(made.inputs[:, :2], TOKENS[:, :2])
     assert (made.inputs[:, 2:] == 11).flatten(2).any(-1).all()
     assert made.counted.flatten(2).float().mean(-1).tolist() == [[0, 0, 1, 1]] * 2
-    assert (made.alone, made.first) == (0, 2)
+    assert (made.mask, made.first) == (AttentionMask.CAUSAL, 2)
     assert torch.equal(made.targets, TOKENS)
 
 
@@ -39,7 +40,7 @@ def test_joint_and_frame_objectives_corrupt_and_count_everything():
     assert torch.equal(joint.inputs, frame.inputs)
     assert (joint.inputs == 11).flatten(2).any(-1).all()
     assert joint.counted.all()
-    assert (joint.alone, frame.alone) == (0, 4)
+    assert (joint.mask, frame.mask) == (AttentionMask.CAUSAL, AttentionMask.IDENTITY)
     assert joint.first == frame.first == 0
 
 
@@ -64,7 +65,7 @@ def test_the_loss_is_the_smoothed_cross_entropy_of_counted_positions(objective, 
     model, actions = small_model(diffusion=config, activation_checkpointing=checkpointing), random_actions(2, 4)
     made = task(objective, config)
     result = denoising_loss(model, made, actions)
-    log_p = model(made.inputs, actions, alone=made.alone).log_softmax(-1)
+    log_p = model(made.inputs, actions, mask=made.mask).log_softmax(-1)
     true = log_p.gather(-1, made.targets[..., None])[..., 0]
     smoothed, right = -(0.9 * true + 0.1 * log_p.mean(-1)), (log_p.argmax(-1) == made.targets).float()
     samples = range(len(TOKENS))
@@ -78,7 +79,7 @@ def test_the_future_loss_does_not_depend_on_what_the_past_should_be():
     made = task(Objective.FUTURE)
     wrong = made.targets.clone()
     wrong[:, :2] = (wrong[:, :2] + 1) % 11
-    other = type(made)(made.inputs, wrong, made.counted, made.alone, made.first)
+    other = type(made)(made.inputs, wrong, made.counted, made.mask, made.first)
     assert torch.equal(denoising_loss(model, made, actions).loss, denoising_loss(model, other, actions).loss)
 
 

@@ -59,10 +59,10 @@ class MovingRayErrors:
 
 
 def moving_ray_errors(
-    forecaster: Forecaster, drives: Mapping[str, SimulatedDrive], windows: Sequence[Window], *, roi_half_m: float = 32.0,
-    guidance: float = 1.0, steps: int = 10, seed: int = 0, track: Track = silent,
+    forecaster: Forecaster, drives: Mapping[str, SimulatedDrive], windows: Sequence[Window], *,
+    roi_half_m: float = 32.0, guidance: float = 1.0, steps: int = 10, seed: int = 0, track: Track = silent,
 ) -> MovingRayErrors:  # fmt: skip
-    """Forecast the windows and compare on the rays that truly meet something moving, within the ROI of the reference."""
+    """Forecast the windows; compare on the rays that truly meet something moving within the ROI of the reference."""
     found = MovingRayErrors()
     for window in track(windows, f"moving rays: {forecaster.name}", total=len(windows)):
         drive = drives[window.drive]
@@ -112,9 +112,7 @@ def _moving_rays(drive: SimulatedDrive, frame: int, newest: Sweep, roi_half_m: f
     return rays, true_m
 
 
-def _moving(
-    drive: SimulatedDrive, frame: int, newest: Sweep, roi_half_m: float
-) -> tuple[Rays, FloatArray, np.ndarray]:
+def _moving(drive: SimulatedDrive, frame: int, newest: Sweep, roi_half_m: float) -> tuple[Rays, FloatArray, np.ndarray]:
     """Rays of a sweep that meet something moving within the ROI around the newest past sweep: in the sweep's own frame,
     with their true depths and the agents that they meet.
     """

@@ -1,13 +1,12 @@
 """GPT-2 blocks over time: each location of the feature map attends to itself in other frames.
 
-Axes: B batch, T frames, N locations in any order, C channels. Frames come in two kinds, in this order: first those that
-see themselves and all earlier ones (causal), then `alone` frames that see only themselves. `alone = T` is the identity
-mask, `alone = 1` carries the unconditional frame of classifier-free guidance.
+Axes: B batch, T frames, N locations in any order, C channels. `AttentionMask` says which frames a frame sees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +15,18 @@ from torch.nn import functional
 from copilot4d.errors import UsageError
 from copilot4d.layers.feed_forward import FeedForward
 from copilot4d.layers.temporal_kernels import causal_attention, causal_self_attention, loops_apply
+
+
+class AttentionMask(Enum):
+    """Which frames a frame sees."""
+
+    CAUSAL = "causal"  # itself and all before it
+    IDENTITY = "identity"  # itself alone
+    GUIDANCE = "guidance"  # causal, but for the last frame, which sees itself alone: the unconditional one
+
+    def alone(self, frames: int) -> int:
+        """How many of so many frames, the last ones, see themselves alone."""
+        return {AttentionMask.CAUSAL: 0, AttentionMask.IDENTITY: frames, AttentionMask.GUIDANCE: 1}[self]
 
 
 class KeyValueCache:
@@ -65,9 +76,9 @@ class TemporalAttention(nn.Module):
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.project = nn.Linear(dim, dim, bias=False)
 
-    def forward(self, x: Tensor, *, alone: int, cache: KeyValueCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, mask: AttentionMask, cache: KeyValueCache | None = None) -> Tensor:
         """(B, T, N, C) -> (B, T, N, C)."""
-        seeing = x.shape[1] - alone
+        seeing = x.shape[1] - mask.alone(x.shape[1])
         if loops_apply(x) and (cache is None or not torch.is_grad_enabled()):
             mixed = self._in_loops(x, seeing, cache)
         else:
@@ -127,9 +138,11 @@ class TemporalBlock(nn.Module):
         self.mlp_norm = nn.LayerNorm(dim)
         self.mlp = FeedForward(dim, mlp_ratio)
 
-    def forward(self, x: Tensor, *, alone: int = 0, cache: KeyValueCache | None = None) -> Tensor:
-        """(B, T, N, C) -> (B, T, N, C); the last `alone` frames see only themselves and never enter the cache."""
-        x = x + self.attention(self.attention_norm(x), alone=alone, cache=cache)
+    def forward(
+        self, x: Tensor, *, mask: AttentionMask = AttentionMask.CAUSAL, cache: KeyValueCache | None = None
+    ) -> Tensor:
+        """(B, T, N, C) -> (B, T, N, C); frames that see themselves alone never enter the cache."""
+        x = x + self.attention(self.attention_norm(x), mask=mask, cache=cache)
         return x + self.mlp(self.mlp_norm(x))  # type: ignore[no-any-return]
 
     def residual_outputs(self) -> Iterable[nn.Linear]:

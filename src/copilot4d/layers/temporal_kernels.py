@@ -17,15 +17,19 @@ from torch.autograd.function import once_differentiable
 
 from copilot4d.compiled import compiled_sums
 
-LOOPS_UP_TO_THREADS = 2  # beyond, kernels that use all threads are faster than loops that use one
+LOOPS_UP_TO_FRAMES = 16  # longer sequences are what the library's kernels are made for
+LOOPS_UP_TO_NUMBERS = 1 << 23  # larger inputs gain more from kernels that use all threads
 
 
 def loops_apply(x: Tensor) -> bool:
-    """Whether the loops are the faster way: few threads, fp32 on the CPU, neither mixed precision nor a compiler."""
+    """Whether (B, T, N, C) goes through the loops: short and not large, fp32 on the CPU, neither mixed precision nor a
+    compiler. `TemporalAttention._in_products` is the plain reference, and what runs everywhere else.
+    """
     return (
         x.device.type == "cpu"
         and x.dtype == torch.float32
-        and torch.get_num_threads() <= LOOPS_UP_TO_THREADS
+        and x.shape[1] <= LOOPS_UP_TO_FRAMES
+        and x.numel() <= LOOPS_UP_TO_NUMBERS
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
     )

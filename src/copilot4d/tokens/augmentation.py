@@ -32,12 +32,12 @@ class AugmentationConfig:
 
     def __post_init__(self) -> None:
         if not 0 <= self.mirror_probability <= 1:
-            raise UsageError(f"--mirror-probability must lie in [0, 1], got {self.mirror_probability}")
+            raise UsageError(f"`augmentation.mirror_probability` must lie in [0, 1], got {self.mirror_probability}")
         if not 0 <= self.max_yaw_deg <= 180:
-            raise UsageError(f"--max-yaw-deg must lie in [0, 180], got {self.max_yaw_deg}")
+            raise UsageError(f"`augmentation.max_yaw_deg` must lie in [0, 180], got {self.max_yaw_deg}")
 
         if not 0 <= self.max_shift_m < math.inf:
-            raise UsageError(f"--max-shift-m must be a distance, at least 0, got {self.max_shift_m}")
+            raise UsageError(f"`augmentation.max_shift_m` must be a distance, at least 0, got {self.max_shift_m}")
 
     def draw(self, generator: np.random.Generator) -> Augmentation:
         """One augmentation. The generator comes from a counter (`SampleKey.generator("augmentation")`)."""

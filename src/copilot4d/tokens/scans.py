@@ -27,10 +27,10 @@ class ScanConfig:
 
     def __post_init__(self) -> None:
         if not 0 <= self.dropped_share < 1:
-            raise UsageError(f"--scan.dropped-share must lie in [0, 1), got {self.dropped_share}")
+            raise UsageError(f"`scan.dropped_share` must lie in [0, 1), got {self.dropped_share}")
         if not 0 <= self.jitter_m < math.inf or not 0 <= self.sway_deg < 90:
             raise UsageError(
-                f"--scan.jitter-m must not be negative and --scan.sway-deg must lie in [0, 90), got {self.jitter_m} "
+                f"`scan.jitter_m` must not be negative and `scan.sway_deg` must lie in [0, 90), got {self.jitter_m} "
                 f"and {self.sway_deg}"
             )
 
@@ -81,7 +81,7 @@ def matched_drives(drives: Sequence[Drive], others: Mapping[str, Drive]) -> tupl
             )
     if drives and not any(other is not None for other in matched):
         raise UsageError(
-            f"--other-scans holds none of the {len(drives)} drives to train on (the first is {drives[0].name}); it "
+            f"`other_scans` holds none of the {len(drives)} drives to train on (the first is {drives[0].name}); it "
             "must have drives of the same names"
         )
     return matched

@@ -60,14 +60,14 @@ class TokenCacheConfig:
 
     def __post_init__(self) -> None:
         if self.token_frame not in get_args(TokenFrame):
-            raise UsageError(f"--token-frame is one of {', '.join(get_args(TokenFrame))}, got {self.token_frame!r}")
+            raise UsageError(f"`token_frame` is one of {', '.join(get_args(TokenFrame))}, got {self.token_frame!r}")
         for name in ("variants", "past_frames", "future_frames", "reference_every"):
             if getattr(self, name) < 1:
-                raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
+                raise UsageError(f"`{name}` must be at least 1, got {getattr(self, name)}")
         if self.gathered_past and self.token_frame != "reference":
-            raise UsageError("--gathered-past needs --token-frame reference: sweeps are gathered in one frame")
+            raise UsageError("`gathered_past` needs `token_frame` reference: sweeps are gathered in one frame")
         if not self.intervals:
-            raise UsageError("--intervals needs at least one interval, such as 0.2s")
+            raise UsageError("`intervals` needs at least one interval, such as 0.2s")
 
     @property
     def dtype(self) -> torch.dtype:

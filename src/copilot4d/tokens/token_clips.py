@@ -102,7 +102,7 @@ class TokenClips:
             raise UsageError(f"a clip needs a past frame, got {past_frames} past and {future_frames} future frames")
         caches = [open_token_cache(folder) for folder in folders]
         if not caches:
-            raise UsageError("--tokens needs at least one folder that `copilot4d tokenize` made")
+            raise UsageError("`tokens` needs at least one folder that `copilot4d tokenize` made")
         _check_agreement(caches)
         chosen = _chosen(caches, drives)
         if caches[0].config.token_frame == "reference":

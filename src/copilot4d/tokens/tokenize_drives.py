@@ -223,7 +223,7 @@ def log_intervals(drive: Drive, asked: Sequence[str]) -> tuple[int, ...]:
             step = max(1, round(wanted / drive.interval_s))
             if abs(step * drive.interval_s - wanted) > SPACING_TOLERANCE * wanted:
                 raise UsageError(
-                    f"--intervals {text}: drive {drive.name} has a sweep each {drive.interval_s:.3g} s, and no whole "
+                    f"`intervals` {text}: drive {drive.name} has a sweep each {drive.interval_s:.3g} s, and no whole "
                     f"number of them comes within {SPACING_TOLERANCE:.0%} of {wanted:g} s; the nearest is "
                     f"{step * drive.interval_s:.3g}s"
                 )
@@ -239,7 +239,7 @@ def _parsed(text: str) -> int | float | None:
         return int(text)
     if re.fullmatch(r"\d+(\.\d+)?s", text) and float(text[:-1]) > 0:
         return float(text[:-1])
-    raise UsageError(f"--intervals takes protocol, seconds (0.2s) or frames of the log (2), got {text!r}")
+    raise UsageError(f"`intervals` takes protocol, seconds (0.2s) or frames of the log (2), got {text!r}")
 
 
 def _protocol_steps(drive: Drive) -> set[int]:
@@ -250,5 +250,5 @@ def _protocol_steps(drive: Drive) -> set[int]:
         except ProtocolError as error:
             problems.append(error)
     if not steps:
-        raise UsageError(f"{problems[0]}. Or name other intervals, such as --intervals {drive.interval_s:.3g}s")
+        raise UsageError(f"{problems[0]}. Or name other intervals, such as `intervals` {drive.interval_s:.3g}s")
     return steps

@@ -148,7 +148,7 @@ def _found(folder: Path) -> dict[str, str]:
             except (SafetensorError, OSError):
                 continue  # a damaged file is made again
         elif path.name != MANIFEST and not UNFINISHED_FILE.fullmatch(path.name):
-            raise UsageError(f"--out {folder} holds {path.name}, which is no part of a token cache; name a new folder")
+            raise UsageError(f"`out` {folder} holds {path.name}, which is no part of a token cache; name a new folder")
     return found
 
 
@@ -163,7 +163,7 @@ def _refusal(folder: Path, foreign: Mapping[str, str], wanted: Mapping[str, str]
         keys = differences(asked, stated[changed])
         expected = f"tokens of these settings: {_shown(asked, keys)}"
         found = f"{len(foreign)} drives with {_shown(stated[changed], keys)}"
-    remedy = "choose another --out, or replace what is there"
+    remedy = "choose another `out`, or replace what is there"
     return DataError(folder, "token cache", expected=expected, found=found,
                      remedy=f"{remedy}: {command} --overwrite" if command else remedy)  # fmt: skip
 

@@ -124,7 +124,7 @@ def actions_of(
         reference = np.asarray(world_from_reference, dtype=np.float64).reshape(-1, 1, 4, 4)
         motion = se3.relative_motion(np.broadcast_to(reference, poses.shape), poses)
     else:
-        raise UsageError(f"--token-frame is one of {', '.join(get_args(TokenFrame))}, got {token_frame!r}")
+        raise UsageError(f"world_model.token_frame is one of {', '.join(get_args(TokenFrame))}, got {token_frame!r}")
     interval = None
     if interval_s is not None:
         seconds = np.broadcast_to(np.asarray(interval_s, dtype=np.float32).reshape(-1, 1), known.shape)

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from copilot4d.errors import UsageError
 from copilot4d.layers.feed_forward import Conditioning
+from copilot4d.layers.temporal import AttentionMask
 from copilot4d.world_model.actions import ActionInput, Actions, action_features
 
 
@@ -90,16 +91,16 @@ class CodeMotion(nn.Module):
         self.vectors[:-1, : found.shape[1]] = found.to(self.vectors)
         self.vectors[:-1, -1] = 1.0
 
-    def forward(self, tokens: Tensor, before: Tensor, *, alone: int) -> Tensor:
+    def forward(self, tokens: Tensor, before: Tensor, *, mask: AttentionMask) -> Tensor:
         """(B, T, H, W) and all frames up to the last of them (B, frames - 1 + T, H, W) -> (B, T, H, W, C).
 
-        The last `alone` frames know of no frames before them.
+        Frames that see themselves alone know of none before them.
         """
         batch, length, height, width = tokens.shape
         absent = len(self.vectors) - 1
         starts = [self.frames - 1 - back for back in range(1, self.frames)]
         stacked = torch.stack([tokens, *(before[:, s : s + length] for s in starts)], dim=2)  # (B, T, frames, H, W)
-        if alone:
+        if alone := mask.alone(length):
             stacked = stacked.clone()
             stacked[:, length - alone :, 1:] = absent
         x = functional.embedding(stacked, self.vectors)  # (B, T, frames, H, W, D)

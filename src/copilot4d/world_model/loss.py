@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from copilot4d.world_model.actions import Actions
 from copilot4d.world_model.model import WorldModel
@@ -40,7 +41,7 @@ def denoising_loss(
     """
     frames = task.inputs.shape[1]
     positions = torch.arange(first_position, first_position + frames, device=task.inputs.device)
-    features = model.features(task.inputs, actions, alone=task.alone, positions=positions)
+    features = model.features(task.inputs, actions, mask=task.mask, positions=positions)
     counted, targets = task.counted[:, task.first :], task.targets[:, task.first :]
     each = counted.float() if weight is None else counted * weight[:, task.first :].float()
     per_sample = each.flatten(1).sum(-1).clamp_min(1e-9)
@@ -53,6 +54,15 @@ def denoising_loss(
     smoothing = model.config.diffusion.label_smoothing
     loss, accuracy = linear_cross_entropy(chosen, model.tokens.output_table, targets, weight, smoothing)
     return DenoisingLoss(loss, accuracy, int(counted.sum()))
+
+
+def plain_cross_entropy(
+    features: Tensor, table: Tensor, targets: Tensor, weight: Tensor, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """The reference of `linear_cross_entropy`: the same numbers, with all logits in memory at once."""
+    logits = functional.linear(features, table).float()
+    loss = functional.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing)
+    return (weight * loss).sum(), (weight * (logits.argmax(-1) == targets)).sum()
 
 
 def linear_cross_entropy(

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from copilot4d.errors import UsageError, check_range
 from copilot4d.layers.init import init_fan_in
 from copilot4d.layers.position import PositionKind, SpatialPosition
+from copilot4d.layers.temporal import AttentionMask
 from copilot4d.world_model.actions import ActionInput, Actions, TokenFrame
 from copilot4d.world_model.embedding import ActionEmbedding, CodeMotion, TokenEmbedding
 from copilot4d.world_model.objectives import DiffusionConfig
@@ -46,26 +47,30 @@ class WorldModelConfig:
 
     def __post_init__(self) -> None:
         if self.vocabulary < 2:
-            raise UsageError(f"--vocabulary must be at least 2, got {self.vocabulary}")
-        check_range("--vocabulary", self.vocabulary, 2, 1 << 17)
-        check_range("--frames", self.frames, 2, 256)
-        check_range("--tokens", self.tokens, 1, 4096)
-        check_range("--tokens x --dims", math.prod(self.tokens) * self.unet.dims[0], 1, 1 << 28)
+            raise UsageError(f"world_model.vocabulary must be at least 2, got {self.vocabulary}")
+        check_range("world_model.vocabulary", self.vocabulary, 2, 1 << 17)
+        check_range("world_model.frames", self.frames, 2, 256)
+        check_range("world_model.tokens", self.tokens, 1, 4096)
+        check_range("world_model.tokens x .unet.dims", math.prod(self.tokens) * self.unet.dims[0], 1, 1 << 28)
         if not 1 <= self.past_frames < self.frames:
-            raise UsageError(f"--past-frames must lie in [1, frames = {self.frames}), got {self.past_frames}")
+            raise UsageError(f"world_model.past_frames must lie in [1, frames = {self.frames}), got {self.past_frames}")
         if self.token_frame not in get_args(TokenFrame):
-            raise UsageError(f"--token-frame is one of {', '.join(get_args(TokenFrame))}, got {self.token_frame!r}")
+            raise UsageError(
+                f"world_model.token_frame is one of {', '.join(get_args(TokenFrame))}, got {self.token_frame!r}"
+            )
         if self.gathered_past and self.token_frame != "reference":
-            raise UsageError('--gathered-past needs the token frame "reference": sweeps are gathered in one frame')
+            raise UsageError(
+                'world_model.gathered_past needs the token frame "reference": sweeps are gathered in one frame'
+            )
         if self.spatial_position not in get_args(PositionKind):
             known = ", ".join(get_args(PositionKind))
-            raise UsageError(f"--spatial-position is one of {known}, got {self.spatial_position!r}")
+            raise UsageError(f"world_model.spatial_position is one of {known}, got {self.spatial_position!r}")
         if self.actions not in get_args(ActionInput):
-            raise UsageError(f"actions is one of {', '.join(get_args(ActionInput))}, got {self.actions!r}")
-        check_range("code_dim", self.code_dim, 0, 4096)
-        check_range("code_frames", self.code_frames, 1, self.past_frames + 1)
+            raise UsageError(f"world_model.actions is one of {', '.join(get_args(ActionInput))}, got {self.actions!r}")
+        check_range("world_model.code_dim", self.code_dim, 0, 4096)
+        check_range("world_model.code_frames", self.code_frames, 1, 256)
         if not 0 <= self.short_pasts <= 1:
-            raise UsageError(f"short_pasts must lie in [0, 1], got {self.short_pasts}")
+            raise UsageError(f"world_model.short_pasts must lie in [0, 1], got {self.short_pasts}")
         self.unet.sizes(self.tokens)
 
     def first_position(self, past: int) -> int:
@@ -116,25 +121,23 @@ class WorldModel(nn.Module):
         """Where the weights are."""
         return self.temporal_position.device
 
-    def forward(self, tokens: Tensor, actions: Actions, *, alone: int = 0) -> Tensor:
-        """(B, T, H, W) int -> (B, T, H, W, V) logits. The last `alone` frames see only themselves, with null actions.
-
-        alone = 0 is the causal mask, alone = T the identity mask.
-        """
-        return self.logits(self.features(tokens, actions, alone=alone))
+    def forward(self, tokens: Tensor, actions: Actions, *, mask: AttentionMask = AttentionMask.CAUSAL) -> Tensor:
+        """(B, T, H, W) int -> (B, T, H, W, V) logits. Frames that see themselves alone have null actions."""
+        return self.logits(self.features(tokens, actions, mask=mask))
 
     def features(
         self,
         tokens: Tensor,
         actions: Actions,
         *,
-        alone: int = 0,
+        mask: AttentionMask = AttentionMask.CAUSAL,
         positions: Tensor | None = None,
         cache: UNetCache | None = None,
     ) -> Tensor:
         """(B, T, H, W) int -> (B, T, H, W, C), what `logits` reads. positions: (T,) each frame's place in the clip."""
-        self._check(tokens, actions, alone)
+        self._check(tokens, actions)
         frames = tokens.shape[1]
+        alone = mask.alone(frames)
         past = cache.length if cache is not None else 0
         if positions is None:
             first = cache.first_position if cache is not None else 0
@@ -149,10 +152,10 @@ class WorldModel(nn.Module):
         conditions = self.actions(actions.with_known(known))
         x = self.spatial_position(self.tokens(tokens))
         if self.motion is not None:
-            x = x + self.motion(tokens, self._frames_before(tokens, positions, cache), alone=alone)
+            x = x + self.motion(tokens, self._frames_before(tokens, positions, cache), mask=mask)
         x = x + self.temporal_position[positions][:, None, None]
         x = self.unet(
-            x, conditions, alone=alone, cache=cache, checkpointing=self.config.activation_checkpointing
+            x, conditions, mask=mask, cache=cache, checkpointing=self.config.activation_checkpointing
         )  # (B, T, H, W, C)
         result: Tensor = self.norm(x)
         return result
@@ -231,7 +234,9 @@ class WorldModel(nn.Module):
             return Prediction(self.features(frame, actions, cache=cache)[:, 0], None)
         both = actions.expanded(2)
         positions = torch.full((2,), cache.first_position + cache.length, device=tokens.device)
-        features = self.features(frame.expand(-1, 2, -1, -1), both, alone=1, positions=positions, cache=cache)
+        features = self.features(
+            frame.expand(-1, 2, -1, -1), both, mask=AttentionMask.GUIDANCE, positions=positions, cache=cache
+        )
         return Prediction(features[:, 0], features[:, 1])
 
     @torch.no_grad()
@@ -239,17 +244,17 @@ class WorldModel(nn.Module):
         """(B, H, W) tokens -> (B, H, W, V) unconditional logits of a frame at a position of the clip."""
         nothing = Actions.null(tokens.shape[0], 1, tokens.device)
         positions = torch.full((1,), position, device=tokens.device)
-        return self.logits(self.features(tokens[:, None], nothing, alone=1, positions=positions)[:, 0])
+        return self.logits(
+            self.features(tokens[:, None], nothing, mask=AttentionMask.IDENTITY, positions=positions)[:, 0]
+        )
 
-    def _check(self, tokens: Tensor, actions: Actions, alone: int) -> None:
+    def _check(self, tokens: Tensor, actions: Actions) -> None:
         if tokens.ndim != 4 or tuple(tokens.shape[2:]) != self.config.tokens:
             raise UsageError(
                 f"tokens must be (B, T, {self.config.tokens[0]}, {self.config.tokens[1]}), got {tokens.shape}"
             )
         if actions.known.shape != tokens.shape[:2]:
             raise UsageError(f"one action per frame is needed: tokens {tokens.shape}, actions {actions.known.shape}")
-        if not 0 <= alone <= tokens.shape[1]:
-            raise UsageError(f"alone must lie in [0, {tokens.shape[1]}], got {alone}")
 
 
 def _differs(tensor: Tensor, mine: Tensor, name: str, inputs: tuple[str, ...]) -> bool:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from copilot4d.errors import UsageError
+from copilot4d.layers.temporal import AttentionMask
 from copilot4d.world_model.noise import NoiseDraw, corrupt
 
 Process = Literal["absorbing_uniform", "maskgit"]
@@ -37,17 +38,21 @@ class DiffusionConfig:
 
     def __post_init__(self) -> None:
         if self.process not in get_args(Process):
-            raise UsageError(f"--process is one of {', '.join(get_args(Process))}, got {self.process!r}")
+            raise UsageError(
+                f"world_model.diffusion.process is one of {', '.join(get_args(Process))}, got {self.process!r}"
+            )
         for name in ("eta", "future_probability", "joint_probability"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"--{name.replace('_', '-')} must lie in [0, 1], got {getattr(self, name)}")
+                raise UsageError(f"world_model.diffusion.{name} must lie in [0, 1], got {getattr(self, name)}")
         if self.future_probability + self.joint_probability > 1 + 1e-9:
-            raise UsageError("--future-probability and --joint-probability must not add up to more than 1")
+            raise UsageError(
+                "world_model.diffusion: future_probability and joint_probability must not add up to more than 1"
+            )
         for name in ("moving_weight", "empty_weight"):
             if not 0 < getattr(self, name) <= 1e4:
-                raise UsageError(f"{name} must lie in (0, 10000], got {getattr(self, name)}")
+                raise UsageError(f"world_model.diffusion.{name} must lie in (0, 10000], got {getattr(self, name)}")
         if not 0 <= self.label_smoothing < 1:
-            raise UsageError(f"--label-smoothing must lie in [0, 1), got {self.label_smoothing}")
+            raise UsageError(f"world_model.diffusion.label_smoothing must lie in [0, 1), got {self.label_smoothing}")
 
     @property
     def weighs(self) -> bool:
@@ -83,7 +88,7 @@ class Denoising:
     inputs: Tensor  # (B, T, H, W) with MASK
     targets: Tensor  # (B, T, H, W)
     counted: Tensor  # (B, T, H, W) bool: positions in the loss
-    alone: int  # 0: causal mask; T: identity mask
+    mask: AttentionMask
     first: int  # the first frame with counted positions
 
 
@@ -99,5 +104,5 @@ def make_denoising(
         first = past_frames
         inputs = torch.cat([tokens[:, :first], inputs[:, first:]], dim=1)
         counted = torch.cat([torch.zeros_like(counted[:, :first]), counted[:, first:]], dim=1)
-    alone = tokens.shape[1] if objective is Objective.FRAME else 0
-    return Denoising(inputs, tokens, counted, alone, first)
+    mask = AttentionMask.IDENTITY if objective is Objective.FRAME else AttentionMask.CAUSAL
+    return Denoising(inputs, tokens, counted, mask, first)

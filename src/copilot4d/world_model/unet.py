@@ -14,7 +14,7 @@ from copilot4d.errors import UsageError, check_range
 from copilot4d.layers.init import scale_residuals
 from copilot4d.layers.resample import LevelMerging, PatchMerging
 from copilot4d.layers.swin import SwinBlock
-from copilot4d.layers.temporal import KeyValueCache, TemporalBlock
+from copilot4d.layers.temporal import AttentionMask, KeyValueCache, TemporalBlock
 from copilot4d.layers.windows import WindowGrid, reorder
 
 
@@ -38,19 +38,21 @@ class UNetConfig:
             ("up_groups", levels - 1),
         ):
             values = getattr(self, name)
-            flag = f"--{name.replace('_', '-')}"
+            key = f"world_model.unet.{name}"
             if len(values) != wanted:
-                raise UsageError(f"{flag} needs {wanted} numbers for {levels} feature levels, got {values}")
+                raise UsageError(f"{key} needs {wanted} numbers for {levels} feature levels, got {values}")
             if any(v < 1 for v in values):
-                raise UsageError(f"{flag} must be positive, got {values}")
-        check_range("the number of feature levels", levels, 1, 8)
-        check_range("--dims", self.dims, 1, 8192)
-        check_range("--windows", self.windows, 1, 64)
-        check_range("--down-groups", self.down_groups, 1, 64)
-        check_range("--up-groups", self.up_groups, 1, 64)
-        check_range("--mlp-ratio", self.mlp_ratio, 0.01, 32)
+                raise UsageError(f"{key} must be positive, got {values}")
+        check_range("the number of levels of world_model.unet.dims", levels, 1, 8)
+        check_range("world_model.unet.dims", self.dims, 1, 8192)
+        check_range("world_model.unet.windows", self.windows, 1, 64)
+        check_range("world_model.unet.down_groups", self.down_groups, 1, 64)
+        check_range("world_model.unet.up_groups", self.up_groups, 1, 64)
+        check_range("world_model.unet.mlp_ratio", self.mlp_ratio, 0.01, 32)
         if any(dim % heads for dim, heads in zip(self.dims, self.heads, strict=True)):
-            raise UsageError(f"--heads must divide --dims, got heads {self.heads} for dims {self.dims}")
+            raise UsageError(
+                f"world_model.unet.heads must divide its dims, got heads {self.heads} for dims {self.dims}"
+            )
 
     def residuals(self, level: int) -> int:
         """L of a feature level: its Transformer blocks, down and up, times two."""
@@ -61,7 +63,9 @@ class UNetConfig:
         """The feature map's sides at each level; UsageError where they cannot be halved."""
         factor = 2 ** (len(self.dims) - 1)
         if tokens[0] % factor or tokens[1] % factor:
-            raise UsageError(f"--tokens must be divisible by {factor} for {len(self.dims)} levels, got {tokens}")
+            raise UsageError(
+                f"world_model.tokens must be divisible by {factor} for {len(self.dims)} levels, got {tokens}"
+            )
         return [(tokens[0] >> level, tokens[1] >> level) for level in range(len(self.dims))]
 
 
@@ -90,7 +94,7 @@ class SpatioTemporalUNet(nn.Module):
         x: Tensor,
         conditions: Sequence[Tensor],
         *,
-        alone: int = 0,
+        mask: AttentionMask = AttentionMask.CAUSAL,
         cache: UNetCache | None = None,
         checkpointing: bool = False,
     ) -> Tensor:
@@ -98,13 +102,13 @@ class SpatioTemporalUNet(nn.Module):
         caches = iter(cache.blocks) if cache is not None else None
         skips: list[Tensor] = []
         for level, stage in enumerate(self.down):
-            x = stage(x + conditions[level], alone=alone, caches=caches, checkpointing=checkpointing)
+            x = stage(x + conditions[level], mask=mask, caches=caches, checkpointing=checkpointing)
             if level < len(self.shrink):
                 skips.append(x)
                 x = self.shrink[level](x)
         for level in reversed(range(len(self.up))):
             x = self.merge[level](x, skips.pop())
-            x = self.up[level](x, alone=alone, caches=caches, checkpointing=checkpointing)
+            x = self.up[level](x, mask=mask, caches=caches, checkpointing=checkpointing)
         return x
 
     def new_cache(self, frames: int) -> UNetCache:
@@ -133,7 +137,9 @@ class Stage(nn.Module):
         shifted = WindowGrid.fitted(*size, window, shifted=True)
         self.groups = nn.ModuleList(Group(dim, heads, (plain, shifted), mlp_ratio) for _ in range(groups))
 
-    def forward(self, x: Tensor, *, alone: int, caches: Iterator[KeyValueCache] | None, checkpointing: bool) -> Tensor:
+    def forward(
+        self, x: Tensor, *, mask: AttentionMask, caches: Iterator[KeyValueCache] | None, checkpointing: bool
+    ) -> Tensor:
         """(B, T, H, W, C) -> (B, T, H, W, C); tokens go back to row-major order only at the end."""
         shape = x.shape
         x = x.flatten(2, 3)  # (B, T, N, C)
@@ -141,7 +147,7 @@ class Stage(nn.Module):
         for module in self.groups:
             group = cast(Group, module)
             cache = next(caches) if caches is not None else None
-            x = group(x, order, alone=alone, cache=cache, checkpointing=checkpointing and x.requires_grad)
+            x = group(x, order, mask=mask, cache=cache, checkpointing=checkpointing and x.requires_grad)
             order = group.order
         return reorder(x.flatten(0, 1), order, None).view(shape)
 
@@ -160,7 +166,13 @@ class Group(nn.Module):
         self.order = grids[-1]  # in which it leaves its tokens; attention over time does not mind
 
     def forward(
-        self, x: Tensor, order: WindowGrid | None, *, alone: int, cache: KeyValueCache | None, checkpointing: bool
+        self,
+        x: Tensor,
+        order: WindowGrid | None,
+        *,
+        mask: AttentionMask,
+        cache: KeyValueCache | None,
+        checkpointing: bool,
     ) -> Tensor:
         """(B, T, N, C) tokens in `order` -> (B, T, N, C) tokens in `self.order`.
 
@@ -173,7 +185,7 @@ class Group(nn.Module):
             block = cast(SwinBlock, module)
             x = run(block, reorder(x, order, block.grid))
             order = block.grid
-        result: Tensor = run(self.temporal, x.view(batch, frames, *x.shape[1:]), alone=alone, cache=cache)
+        result: Tensor = run(self.temporal, x.view(batch, frames, *x.shape[1:]), mask=mask, cache=cache)
         return result
 
     def residual_outputs(self) -> list[nn.Linear]:

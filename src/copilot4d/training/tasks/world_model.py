@@ -115,7 +115,7 @@ class WorldModelTask(TrainingTask):
                 "make them anew, with columns"
             )
         if held_out_clips < 1:
-            raise UsageError(f"--held-out-clips must be at least 1, got {held_out_clips}")
+            raise UsageError(f"`held_out_clips` must be at least 1, got {held_out_clips}")
         for some in (clips, held_out):
             if some is not None:
                 check_clips(config.world_model, some)
@@ -291,12 +291,12 @@ def check_clips(config: WorldModelConfig, clips: Clips) -> None:
         if wanted != found:
             raise UsageError(
                 f"the world model has {name} {wanted}, but the tokens were made with {found}; change {name} in "
-                "--config, or tokenize anew"
+                "the world model's configuration, or tokenize anew"
             )
     first = clips.clip(0, 0)
     frames = (first.past_frames, len(first.tokens) - first.past_frames)
     if frames != (config.past_frames, config.frames - config.past_frames):
         raise UsageError(
             f"the world model learns from {config.past_frames} + {config.frames - config.past_frames} frames, but the "
-            f"clips have {frames[0]} + {frames[1]}; change past_frames and frames in --config"
+            f"clips have {frames[0]} + {frames[1]}; change past_frames and frames in its configuration"
         )
