@@ -208,6 +208,27 @@ def test_init_from_takes_weights_and_nothing_else(straight, tmp_path):
         train(ToyTask(width=8), toy_config(tmp_path / "y", init_from=run))
 
 
+def test_runs_that_continue_each_other_never_repeat_a_draw(tmp_path):
+    """Orders of three runs of one seed, each from the weights of the one before; resuming the last changes nothing."""
+    orders, begun, drawn = [], None, []
+    for i in range(3):
+        task = ToyTask(width=8)
+        config = toy_config(tmp_path / f"run{i}", init_from=begun, max_steps=4)
+        begun = train(task, config, Heard()).checkpoint.parent.parent
+        orders.append(tuple(task.seen))
+        drawn.append(open_checkpoint(CheckpointStore(folder=begun / "checkpoints").newest().path).state)
+    assert len(set(orders)) == 3
+    assert len({state["draw_seed"] for state in drawn}) == 3
+    assert [state["updates_before"] for state in drawn] == [0, 4, 8]
+    whole = train(ToyTask(width=8), toy_config(tmp_path / "whole", init_from=tmp_path / "run0", max_steps=6), Heard())
+    train(ToyTask(width=8), toy_config(tmp_path / "parts", init_from=tmp_path / "run0", max_steps=3), Heard())
+    parts = train(ToyTask(width=8), toy_config(tmp_path / "parts", init_from=tmp_path / "run0", max_steps=6), Heard())
+    one, other = (open_checkpoint(result.checkpoint) for result in (whole, parts))
+    assert one.state["order"] == other.state["order"]
+    for name, tensor in one.tensors("model").items():
+        assert torch.equal(tensor, other.tensors("model")[name]), name
+
+
 def test_a_dry_run_writes_nothing_and_tells_the_cost(tmp_path):
     heard = Heard()
     result = train(ToyTask(), toy_config(tmp_path / "run", dry_run=True), heard)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from copilot4d.layers.temporal import AttentionMask
 from copilot4d.errors import ForecastError, UsageError
 from copilot4d.world_model import DiffusionConfig, Draws, Rollout, SamplerConfig, actions_of, generate, rollout
 from copilot4d.world_model.reverse import guide
@@ -106,7 +107,7 @@ def test_the_action_of_a_frame_in_a_rollout_is_that_of_training(token_frame, mon
 
     def spy(tokens, actions, **options):
         past = options["cache"].length
-        count = tokens.shape[1] - options.get("alone", 0)
+        count = tokens.shape[1] - options.get("mask", AttentionMask.CAUSAL).alone(tokens.shape[1])
         for i in range(count):
             seen[past + i] = (actions.motion[:, i].clone(), actions.known[:, i].clone())
         return original(tokens, actions, **options)

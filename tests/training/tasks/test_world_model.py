@@ -23,7 +23,14 @@ from copilot4d.training import (
     train,
 )
 from copilot4d.training.optimizer import undecayed_names
-from copilot4d.training.tasks.world_model import WorldModelTask, WorldModelTraining, batch_of, evenly_spread
+from copilot4d.training.tasks.world_model import (
+    WorldModelTask,
+    WorldModelTraining,
+    batch_of,
+    evenly_spread,
+    newest_past,
+)
+from copilot4d.training.world_model_classes import position_weights
 from copilot4d.world_model import DiffusionConfig, Objective, SamplerConfig, WorldModel, rollout
 from tests.support.token_clips import random_clips
 from tests.tokenizer.clouds import tiny_tokenizer
@@ -263,3 +270,22 @@ def test_held_out_clips_are_spread_from_the_first_to_the_last():
     assert evenly_spread(10, 4) == [0, 3, 6, 9]
     assert evenly_spread(3, 8) == [0, 1, 2]
     assert evenly_spread(0, 8) == []
+
+
+def test_weights_of_the_loss_follow_what_columns_hold():
+    """By hand: something moves through two cells; the third is empty, the fourth ground."""
+    columns = torch.tensor([[3, 1, 0, 1], [1, 3, 0, 1], [1, 1, 0, 1], [1, 1, 0, 1]], dtype=torch.uint8).view(1, 4, 2, 2)
+    found = position_weights(columns, DiffusionConfig(moving_weight=9.0, empty_weight=0.5)).view(4, 4).tolist()
+    assert found == [[9, 1, 0.5, 1], [9, 9, 0.5, 1], [9, 9, 0.5, 1], [1, 9, 0.5, 1]]
+
+
+def test_the_newest_past_keeps_tokens_actions_and_columns_together():
+    config = small_config(past_frames=2)
+    clips = random_clips(2)
+    batch = batch_of([clips.clip(i, 0) for i in range(2)], "own")
+    short = newest_past(batch, config, 1)
+    assert torch.equal(short.tokens, batch.tokens[:, 1:])
+    assert torch.equal(short.actions.motion, batch.actions.motion[:, 1:])
+    assert not short.actions.known[:, 0].any()
+    assert short.actions.known[:, 1:].all()
+    assert newest_past(batch, config, 2) is batch

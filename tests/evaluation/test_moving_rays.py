@@ -1,0 +1,78 @@
+"""Moving rays: a forecaster that knows the truth has no error, a copy has that of the motion."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from copilot4d import load_forecaster
+from copilot4d.datasets.windows import protocol_windows
+from copilot4d.evaluation.moving_rays import (
+    MovingRayErrors,
+    _box_depths,
+    constant_velocity_errors,
+    moving_ray_errors,
+)
+from copilot4d.forecaster import Forecast, PlainForecaster
+from copilot4d.geometry import Rays
+from copilot4d.simulator.benchmark import street_v1_drive
+
+
+@pytest.fixture(scope="module")
+def street():
+    drive = street_v1_drive("train", 1)
+    drives = {drive.name: drive}
+    windows = [w for w in protocol_windows(drives, "1s", every=40) if w.reference in (40, 80)]
+    return drives, windows
+
+
+class Knowing(PlainForecaster):
+    """Answers each ray with its true depth, and `off_m`."""
+
+    name = "knowing"
+
+    def __init__(self, drive, off_m=0.0):
+        self.drive, self.off_m = drive, off_m
+
+    def forecast(self, past, future_poses, rays=None, **_):
+        depths = []
+        for pose, asked in zip(future_poses, rays, strict=True):
+            (frame,) = np.flatnonzero((np.abs(self.drive.world_from_lidar - pose) < 1e-9).all((1, 2)))
+            all_rays, true_m = self.drive[int(frame)].rays()
+            by_direction = {d.tobytes(): m for d, m in zip(all_rays.directions, true_m, strict=True)}
+            depths.append(np.array([by_direction[d.tobytes()] for d in asked.directions]) + self.off_m)
+        return Forecast(sweeps=tuple(past[-1:]) * len(depths), depths=tuple(depths))
+
+
+def test_who_knows_the_truth_is_right_and_who_is_off_is_off(street):
+    drives, windows = street
+    (drive,) = drives.values()
+    assert moving_ray_errors(Knowing(drive), drives, windows).share_near() == 1.0
+    off = moving_ray_errors(Knowing(drive, 1.5), drives, windows)
+    assert off.share_near() == 0.0
+    assert off.median_m() == pytest.approx(1.5, abs=1e-4)
+    assert len(off.by_frame) == 5
+
+
+def test_constant_velocity_beats_copying_what_moves(street):
+    drives, windows = street
+    moved = constant_velocity_errors(drives, windows)
+    copied = moving_ray_errors(load_forecaster("copy_last"), drives, windows)
+    assert moved.rays == copied.rays > 50
+    assert moved.share_near() > 0.7 > copied.share_near()
+
+
+def test_shares_and_medians_by_hand():
+    errors = MovingRayErrors()
+    errors.add(1, np.array([0.2, 3.0]))
+    errors.add(0, np.array([0.5]))
+    assert [errors.share_near(i) for i in (0, 1)] == [1.0, 0.5]
+    assert errors.share_near() == pytest.approx(2 / 3)
+    assert errors.median_m(1) == pytest.approx(1.6)
+    assert np.isnan(MovingRayErrors().share_near())
+
+
+def test_rays_enter_a_turned_box_where_they_should():
+    rays = Rays(np.zeros((3, 3)), np.array([[1.0, 0, 0], [0, 1.0, 0], [-1.0, 0, 0]]))
+    pose, size = np.array([10.0, 0.0, -1.0, np.pi / 2]), np.array([4.0, 2.0, 2.0])
+    np.testing.assert_allclose(_box_depths(rays, pose, size), [9.0, np.inf, np.inf])
