@@ -179,7 +179,7 @@ def test_shared_folders_of_other_models_and_damaged_ones_are_refused(place, tmp_
     ("more", "words"),
     [
         (["--drives", "z"], "--drives z: no such drive"),
-        (["--intervals", "0.2"], "--intervals takes"),
+        (["--intervals", "0.2"], "(--intervals) takes"),
         (["--intervals", "0.25s"], "no whole number"),
         (["--max-drives", "0"], "--max-drives"),
         (["--reference-every", "0"], "--reference-every"),

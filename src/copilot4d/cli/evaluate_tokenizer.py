@@ -18,7 +18,8 @@ from copilot4d.errors import UsageError
 from copilot4d.geometry import Drive
 from copilot4d.pictures import write_png
 from copilot4d.tokenizer.reconstruction import clean_sweep, reconstruct
-from copilot4d.tokens.yardstick import CLASSES, measure_tokens
+from copilot4d.tokens.columns import CLASSES
+from copilot4d.tokens.yardstick import measure_tokens
 from copilot4d.training.distributed import choose_device
 from copilot4d.training.malloc import keep_freed_memory
 from copilot4d.training.tokenizer_scores import ReconstructionTally, reconstruction_picture

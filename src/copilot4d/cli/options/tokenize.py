@@ -49,7 +49,7 @@ class Options:
     """A clip's oldest frame becomes the tokens of all its past sweeps gathered, so that a world model need not
     remember what only one of them saw; needs --token-frame reference."""
     columns: bool = True
-    """Also find, without labels, what each column holds (nothing, ground, structure, something that moves). Training can
+    """Also find, without labels, what each column holds (nothing, ground, structure, something moving). Training can
     then give what moves more weight, and scores are split by class."""
     variants: int = 1
     """Versions of each drive: as it is, and mirrored and turned."""
