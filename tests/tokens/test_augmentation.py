@@ -122,5 +122,5 @@ def test_draws_follow_the_counter_and_the_config():
 
 @pytest.mark.parametrize("change", [{"mirror_probability": 1.5}, {"max_yaw_deg": -1.0}, {"max_yaw_deg": 181.0}])
 def test_impossible_settings(change):
-    with pytest.raises(UsageError, match="`augmentation.m"):
+    with pytest.raises(UsageError, match=r"`augmentation\.m"):
         AugmentationConfig(**change)

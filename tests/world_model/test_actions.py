@@ -54,7 +54,7 @@ def test_bad_poses_are_refused():
         actions_of(np.zeros((4, 3, 4)), "own")
     with pytest.raises(UsageError, match="world_from_reference"):
         actions_of(poses(), "reference")
-    with pytest.raises(UsageError, match="world_model.token_frame"):
+    with pytest.raises(UsageError, match=r"world_model\.token_frame"):
         actions_of(poses(), "world")
     with pytest.raises(UsageError, match="known"):
         Actions(torch.zeros(1, 2, 4, 4), torch.zeros(1, 3, dtype=torch.bool))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from copilot4d.layers.temporal import AttentionMask
 from copilot4d.errors import ForecastError, UsageError
+from copilot4d.layers.temporal import AttentionMask
 from copilot4d.world_model import DiffusionConfig, Draws, Rollout, SamplerConfig, actions_of, generate, rollout
 from copilot4d.world_model.reverse import guide
 from copilot4d.world_model.sampler import denoise
