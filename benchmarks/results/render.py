@@ -2,18 +2,18 @@
 
     python benchmarks/results/render.py --work results                          # print all tables
     python benchmarks/results/render.py --work results --only main guidance
-    python benchmarks/results/render.py --work results --update docs/results.md # between its comments
-    python benchmarks/results/render.py --work results --made --update docs/results.md # without rows that are not there
+    python benchmarks/results/render.py --work results --update                 # into the pages of docs/results/
+    python benchmarks/results/render.py --work results --made --update          # without rows that are not there
+    python benchmarks/results/render.py --work results --update page.md         # into another page
 
 A page holds a table between the comments `<!-- results:NAME -->` and `<!-- /results:NAME -->`; what stands there is
-replaced. Pictures are copied beside the page, into images/.
+replaced. Pictures are copied into images/ (of docs/, for its own pages), tables of single frames into data/ as CSV.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,11 +23,12 @@ from pathlib import Path
 from plan import results_plan
 from products import Products
 from records import Book
-from result_tables import rendered
+from result_tables import Place, rendered
 from steps import Places, Plan, Row
 
 from copilot4d.errors import Copilot4dError, UsageError
 
+PAGES = tuple(sorted((Path(__file__).resolve().parents[2] / "docs" / "results").glob("*.md")))
 MARK = re.compile(r"<!-- (/?)results:(\w+) -->")
 
 
@@ -45,16 +46,18 @@ def main(arguments: Sequence[str] | None = None, *, plan: Plan | None = None) ->
         if options.update is None:
             print("\n\n".join(rendered(plan.tables[name], products) for name in names))
             return 0
-        old = options.update.read_text(encoding="utf-8")
-        link = beside(options.update)
-        tables = {name: partial(rendered, plan.tables[name], products, link) for name in names}
-        text = updated(old, tables, plan)
-        options.update.write_text(text, encoding="utf-8")
-        marked = {mark[2] for mark in MARK.finditer(old)}
+        marked: set[str] = set()
+        for page in options.update or PAGES:
+            old = page.read_text(encoding="utf-8")
+            beside = Beside(page)
+            tables = {name: partial(rendered, plan.tables[name], products, beside) for name in names}
+            text = updated(old, tables, plan)
+            page.write_text(text, encoding="utf-8")
+            marked |= {mark[2] for mark in MARK.finditer(old)}
+            print(f"{page}: {'nothing changed' if text == old else 'written'}")
         without = [name for name in names if name not in marked]
-        print(f"{options.update}: {'nothing changed' if text == old else 'written'}")
         if without:
-            print(f"it has no place for: {', '.join(without)}")
+            print(f"no page has a place for: {', '.join(without)}")
     except Copilot4dError as error:
         print(f"render.py: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
@@ -97,16 +100,26 @@ def updated(page: str, tables: Mapping[str, Callable[[], str]], plan: Plan) -> s
     return "".join([*parts, page[place:]])
 
 
-def beside(page: Path) -> Callable[[Path], str]:
-    """Copies a picture into the page's images/ and returns the link to it."""
+class Beside(Place):
+    """Pictures and data go into folders beside a page; the pictures of docs/results/ into docs/images/."""
 
-    def link(picture: Path) -> str:
-        place = Path("images") / f"{picture.parent.parent.name}_{picture.parent.name}_{picture.name}"
-        (page.parent / place).parent.mkdir(exist_ok=True)
-        shutil.copyfile(picture, page.parent / place)
-        return place.as_posix()
+    def __init__(self, page: Path) -> None:
+        self.page = page
 
-    return link
+    def picture(self, path: Path) -> str:
+        """Copy the picture; the link from the page."""
+        folder = Path("../images" if self.page.resolve() in PAGES else "images")
+        return self._put(folder / f"{path.parent.parent.name}_{path.parent.name}_{path.name}", path.read_bytes())
+
+    def data(self, name: str, text: str) -> str:
+        """Write the CSV file; the link from the page."""
+        return self._put(Path("data") / f"{name}.csv", text.encode())
+
+    def _put(self, link: Path, content: bytes) -> str:
+        place = self.page.parent / link
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(content)
+        return link.as_posix()
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -114,7 +127,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="the folder that make.py worked in")
     parser.add_argument("--only", nargs="+", default=[], metavar="TABLE")
     parser.add_argument("--made", action="store_true", help="leave out rows that are not there, instead of '-'")
-    parser.add_argument("--update", type=Path, metavar="PAGE", help="replace the marked sections of this page")
+    parser.add_argument(
+        "--update",
+        type=Path,
+        nargs="*",
+        metavar="PAGE",
+        help="replace the marked sections of these pages; by default docs/results/",
+    )
     return parser.parse_args(arguments)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -21,7 +23,18 @@ NOTES = {
     STALE: f"{STALE} made by another command or with other weights than the plan's at present.",
     OTHER_FRAMES: f"{OTHER_FRAMES} other frames were scored than in the rows beside it (the score file says why).",
 }
-Link = Callable[[Path], str]
+
+
+class Place:
+    """Where a table is written, and what it may put beside itself. This one is the terminal: nothing is written."""
+
+    def picture(self, path: Path) -> str:
+        """The link to a picture."""
+        return str(path)
+
+    def data(self, name: str, text: str) -> str | None:
+        """The link to a table that is too long for a page; None where there is no place for it."""
+        return None
 
 
 class Column(NamedTuple):
@@ -45,16 +58,16 @@ COLUMNS = (
 )
 
 
-def rendered(table: Table, products: Products, link: Link = str) -> str:
+def rendered(table: Table, products: Products, place: Place | None = None) -> str:
     """A table with its heading, its sentences and the notes that its marks need."""
     if not table.rows:
-        return f"### {table.title}\n\nNot made yet."
-    text = "\n\n".join(KINDS[table.kind](table, products, link))
+        return f"## {table.title}\n\nNot made yet."
+    text = "\n\n".join(KINDS[table.kind](table, products, place or Place()))
     looks = max(products.looks(step) for row in table.rows for step in row.all_steps)
     notes = [note for mark, note in NOTES.items() if mark in text]
     if looks > 1:
         notes.append(f"The drives for reporting were looked at {looks} times by one of these rows, not once.")
-    parts = [f"### {table.title}", table.about, text, " ".join(notes)]
+    parts = [f"## {table.title}", table.about, text, " ".join(notes)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -73,6 +86,18 @@ def grid(titles: Sequence[str], lines: Iterable[Sequence[str]], words: int) -> s
     """A markdown table whose first `words` columns are words and whose others are numbers."""
     rule = "|" + "---|" * words + "---:|" * (len(titles) - words)
     return "\n".join(["| " + " | ".join(titles) + " |", rule, *("| " + " | ".join(line) + " |" for line in lines)])
+
+
+def csv_text(rows: Iterable[Sequence[str]]) -> str:
+    """Rows as CSV, without Markdown's marks.
+
+    >>> csv_text([["on", "`a`"], ["**b**", "1"]])
+    'on,a\\nb,1\\n'
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([[cell.replace("`", "").replace("**", "") for cell in row] for row in rows])
+    return text.getvalue()
 
 
 def group_scores(rows: Sequence[Row], products: Products) -> dict[str, ScoreFile | None]:
@@ -107,7 +132,7 @@ def _common_hash(scores: Iterable[ScoreFile | None]) -> str:
     return max(hashes, key=hashes.count) if hashes else ""
 
 
-def _forecasts(table: Table, products: Products, link: Link) -> list[str]:
+def _forecasts(table: Table, products: Products, place: Place) -> list[str]:
     """All columns; ROI Chamfer per horizon; and, where one row is ours, its ratio to the others."""
     lines, horizons, ratios, details = [], [], [], []
     for group, rows in _groups(table).items():
@@ -134,12 +159,13 @@ def _forecasts(table: Table, products: Products, link: Link) -> list[str]:
         ours_label = next(row.label for row in table.rows if row.ours)
         parts.append(grid([f"{ours_label}, ROI Chamfer on", "divided by that of", "ratio", "95% interval"], ratios, 2))
     if ratios and details:
-        every = grid(["on", "model", "ahead", *(column.title for column in COLUMNS), "frames"], details, 3)
-        parts.append(f"<details><summary>All columns for each frame ahead</summary>\n\n{every}\n\n</details>")
+        every = [["on", "model", "ahead", *(column.title for column in COLUMNS), "frames"], *details]
+        link = place.data(table.name, csv_text(every))
+        parts += [f"[All columns for each frame ahead, as CSV]({link})"] if link else []
     return parts
 
 
-def _sampling(table: Table, products: Products, link: Link) -> list[str]:
+def _sampling(table: Table, products: Products, place: Place) -> list[str]:
     """ROI Chamfer by model, schedule and K; a group's last line divides the two models, each sampled its own way."""
     counts = list(dict.fromkeys(row.columns["K"] for row in table.rows))
     lines = []
@@ -159,7 +185,7 @@ def _sampling(table: Table, products: Products, link: Link) -> list[str]:
     return [grid(["ROI Chamfer (m²) on", "model", "schedule", *(f"K = {k}" for k in counts)], lines, 3)]
 
 
-def _several(table: Table, products: Products, link: Link) -> list[str]:
+def _several(table: Table, products: Products, place: Place) -> list[str]:
     lines = []
     for group, rows in _groups(table).items():
         scores = group_scores(rows, products)
@@ -177,7 +203,7 @@ def _several(table: Table, products: Products, link: Link) -> list[str]:
     return [grid(titles, lines, 2)]
 
 
-def _tokenizers(table: Table, products: Products, link: Link) -> list[str]:
+def _tokenizers(table: Table, products: Products, place: Place) -> list[str]:
     lines = []
     for row in table.rows:
         report, spent = products.tokenizer(row.step), products.spent(row.step)
@@ -193,7 +219,7 @@ def _tokenizers(table: Table, products: Products, link: Link) -> list[str]:
     return [grid(titles, lines, 2)]
 
 
-def _whatif(table: Table, products: Products, link: Link) -> list[str]:
+def _whatif(table: Table, products: Products, place: Place) -> list[str]:
     lines, chamfers = [], []
     plans = ("keep", "brake", "swerve", "turn")
     for row in table.rows:
@@ -214,7 +240,7 @@ def _whatif(table: Table, products: Products, link: Link) -> list[str]:
     return [grid(titles, lines, 1), grid(plan_titles, chamfers, 1)]
 
 
-def _token_frames(table: Table, products: Products, link: Link) -> list[str]:
+def _token_frames(table: Table, products: Products, place: Place) -> list[str]:
     lines = []
     settings = list(table.rows[0].also)
     for row in table.rows:
@@ -231,17 +257,17 @@ def _token_frames(table: Table, products: Products, link: Link) -> list[str]:
     return [grid(titles, lines, 1)]
 
 
-def _pictures(table: Table, products: Products, link: Link) -> list[str]:
+def _pictures(table: Table, products: Products, place: Place) -> list[str]:
     parts = []
     for row in table.rows:
         found = products.pictures(row.step)
         parts.append(f"**{_label(row, products)}**" + ("" if found else f": {NONE}"))
         for file, caption in found or []:
-            parts += [f"![{caption.partition(':')[0]}]({link(file)})", caption]
+            parts += [f"![{caption.partition(':')[0]}]({place.picture(file)})", caption]
     return parts
 
 
-KINDS: dict[str, Callable[[Table, Products, Link], list[str]]] = {
+KINDS: dict[str, Callable[[Table, Products, Place], list[str]]] = {
     "forecasts": _forecasts, "sampling": _sampling, "several": _several, "tokenizers": _tokenizers, "whatif": _whatif,
     "token_frames": _token_frames, "pictures": _pictures,
 }  # fmt: skip

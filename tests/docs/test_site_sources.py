@@ -107,12 +107,7 @@ def test_examples_in_help_texts_are_code():
     )
 
 
-LONG = {"results.md"}  # being split
-
-
-@pytest.mark.parametrize(
-    "page", sorted(p for p in DOCS.rglob("*.md") if p.name not in LONG), ids=lambda p: p.relative_to(DOCS).as_posix()
-)
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda p: p.relative_to(DOCS).as_posix())
 def test_no_page_is_too_long(page):
     assert len(page.read_text().splitlines()) <= MOST_LINES, "split it, or put a long table into a .csv beside it"
 

@@ -169,8 +169,8 @@ def test_a_model_that_copies_needs_its_gate_and_one_that_is_scored_alone_does_no
 
 
 def documented_commands() -> dict[str, list[str]]:
-    """run -> words, of the tokenizers' training commands in docs/results.md, with their shell variables filled in."""
-    page = (REPOSITORY / "docs" / "results.md").read_text()
+    """run -> words, of the training commands in docs/results/tokenizer.md, with their shell variables filled in."""
+    page = (REPOSITORY / "docs" / "results" / "tokenizer.md").read_text()
     found = {}
     for block in re.findall(r"^```bash\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
         variables = dict(re.findall(r'^(\w+)="(.*)"$', block, re.MULTILINE))

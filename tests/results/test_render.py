@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 import yaml
+from plan import results_plan
 from products import Products, run_cost
 from ratios import ratio
 from records import Book
-from render import main, updated, without_missing
+from render import MARK, PAGES, main, updated, without_missing
 from result_tables import rendered
 from steps import Places, Plan, Row, Step, Table
 
@@ -76,7 +77,7 @@ def test_forecasts_by_hand(tmp_path):
     scores(0.4).write(tmp_path / "base")
     scores(0.1).write(tmp_path / "we")
     text = rendered(plan.tables["t"], products(plan, tmp_path, "base", "we"))
-    assert text.startswith("### Title\n\nAbout.\n\n| on | model | ROI Chamfer (m²) | ROI L1 median (m) |")
+    assert text.startswith("## Title\n\nAbout.\n\n| on | model | ROI Chamfer (m²) | ROI L1 median (m) |")
     base, gone, we, *rest = lines_with(text, "g")
     # chamfer, chamfer_roi, l1_mean, absrel_mean, l1_median, ... are 1, -, 21, 31, 41, 51, 61, 71, 81, 91 times 0.4
     cells = ["0.400", "32.400", "3640", "24.400", "2840", "8.400", "1240", "0.400", "2 / 10"]
@@ -87,9 +88,32 @@ def test_forecasts_by_hand(tmp_path):
     assert "| g | base | 4.00 |" not in text
     assert [line for line in rest if "0.25" in line] == ["| g | base | 0.25 | 0.25 to 0.25 |"]
     assert "| g | gone | - | - |" in rest
-    assert "| g | **we** | 0.4 s | 0.100 |" in text
+    assert "CSV" not in text  # no place for it in a terminal
     assert "†" not in text
     assert "‡" not in text
+
+
+def test_single_frames_go_into_a_file_beside_the_page(tmp_path):
+    plan = plan_of("forecasts", *ROWS)
+    scores(0.4).write(tmp_path / "base")
+    scores(0.1).write(tmp_path / "we")
+    page = tmp_path / "page.md"
+    page.write_text("<!-- results:t --><!-- /results:t -->")
+    assert main(["--work", str(tmp_path), "--update", str(page)], plan=plan) == 0
+    assert "[All columns for each frame ahead, as CSV](data/t.csv)" in page.read_text()
+    head, base, we = (tmp_path / "data" / "t.csv").read_text().splitlines()
+    assert head.startswith("on,model,ahead,ROI Chamfer (m²),")
+    assert base.startswith("g,base †,0.4 s,0.400,")  # by which command is not recorded
+    assert we.startswith("g,we †,0.4 s,0.100,")
+
+
+def test_the_pages_of_the_docs_have_a_place_for_every_table_that_is_reported():
+    marked = [name for page in PAGES for closes, name in MARK.findall(page.read_text()) if not closes]
+    assert len(marked) == len(set(marked)), "a table has two places"
+    assert {"main", "fresh", "tokens", "guidance", "sampling", "transfer", "futures", "failures", "whatif"} <= set(
+        marked
+    )
+    assert set(marked) <= set(results_plan().tables)
 
 
 def test_rows_by_other_rules_are_not_put_side_by_side(tmp_path):
@@ -281,4 +305,4 @@ def test_rows_that_are_not_there_are_left_out_if_asked(tmp_path):
     assert "| g | we |" in text
     assert "nobody" not in text
     nothing = products(plan, tmp_path / "elsewhere")
-    assert rendered(without_missing(plan, nothing).tables["t"], nothing) == "### Title\n\nNot made yet."
+    assert rendered(without_missing(plan, nothing).tables["t"], nothing) == "## Title\n\nNot made yet."
