@@ -48,6 +48,7 @@ KNOW_DATA_SETS = {
     "evaluation.runner",
     "evaluation.sweep_cache",
     "evaluation.moving_rays",
+    "evaluation.workers",
 }  # the rest of evaluation sees points only
 FREE = {"cli", "__init__"}  # the top: may import everything
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from rich.markup import escape
@@ -18,6 +19,8 @@ from copilot4d.datasets import Dataset, open_dataset
 from copilot4d.errors import DataError, UsageError
 from copilot4d.evaluation import Protocol, ScoreFile, evaluate_dataset
 from copilot4d.evaluation.runner import protocol_references
+from copilot4d.evaluation.workers import Workers
+from copilot4d.forecaster import Forecaster
 
 
 def run(options: Options) -> int:
@@ -27,6 +30,7 @@ def run(options: Options) -> int:
         roi_half_m=options.roi_half,
         every=options.every,
         limit=options.limit,
+        thin=options.thin,
         parity=options.parity,
     )
     check_writable(options.out)
@@ -39,7 +43,7 @@ def run(options: Options) -> int:
     forecaster = load(options)
     tell_limits(forecaster, protocol.half_m)
     tell_own_returns(dataset.values())
-    partial = options.out.with_name(f"{options.out.name}.partial")
+    unfinished = options.out.with_name(f"{options.out.name}.partial")
     with held(options.out), terminated_as_interrupted():
         scores = evaluate_dataset(
             forecaster,
@@ -52,15 +56,21 @@ def run(options: Options) -> int:
             steps=options.sampling_steps,
             futures=options.futures,
             data=f"{dataset.format}: {options.data}",
-            resume=partial,
+            resume=unfinished,
+            workers=Workers(options.workers, partial(_made_again, options)) if options.workers != 1 else None,
             track=track,
         )
         scores.write(options.out)
-        partial.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
     show(scores)
     console.print(f"\nWrote {options.out}", markup=False, highlight=False)
     next_step(next_command(options))
     return 0
+
+
+def _made_again(options: Options) -> tuple[Forecaster, Dataset]:
+    """In a worker process: the model and the data."""
+    return load(options), choose_drives(open_dataset(options.data), options.drives, options.split)
 
 
 def next_command(options: Options) -> str:
@@ -118,6 +128,11 @@ def show(scores: ScoreFile) -> None:
         f"L1 {scores.pooled['roi_l1_median']:.3f} m, AbsRel {100 * scores.pooled['roi_absrel_median']:.2f} %",
         markup=False, highlight=False,
     )  # fmt: skip
+    if (thin := scores.protocol_rules.get("thin")) is not None:
+        console.print(
+            f"A quick look: each {thin}th ray alone was forecast and scored. These are not the protocol's scores.",
+            style="yellow", markup=False, highlight=False,
+        )  # fmt: skip
     if scores.several:
         best, mean = scores.several["best"]["chamfer_roi"], scores.several["mean"]["chamfer_roi"]
         console.print(

@@ -26,7 +26,7 @@ _SETTINGS = {
     "3s": "nuScenes: 6 past and 6 future keyframes, 0.5 s apart. Others: 5 past and 5 future, 0.6 s apart",
 }
 _NAME = re.compile(
-    r"(?P<convention>[a-z0-9]+)(-roi(?P<half>[0-9.]+))?(-every(?P<every>\d+))?(-first(?P<limit>\d+))?(?P<parity>-parity)?"
+    r"(?P<convention>[a-z0-9]+)(-roi(?P<half>[0-9.]+))?(-every(?P<every>\d+))?(-first(?P<limit>\d+))?(-thin(?P<thin>\d+))?(?P<parity>-parity)?"
 )
 
 
@@ -42,6 +42,7 @@ class Protocol:
     roi_half_m: float | None = None  # half the ROI's width in x and in y; None: the convention's own
     every: int = 1  # score each n-th reference frame of the protocol
     limit: int | None = None  # score only so many reference frames, the first ones
+    thin: int = 1  # score each n-th true ray of a frame: for a quick look, never beside scores of all rays
     parity: bool = False  # keep what the public code does with odd input (docs/scoring.md)
 
     def __post_init__(self) -> None:
@@ -55,6 +56,13 @@ class Protocol:
             raise UsageError(f"protocol.every must be at least 1, got {self.every}")
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"protocol.limit must be at least 1, got {self.limit}")
+        if self.thin < 1:
+            raise UsageError(f"protocol.thin must be at least 1, got {self.thin}")
+        if self.thin > 1 and self.parity:
+            raise UsageError(
+                f"protocol.thin {self.thin} scores a part of the rays and protocol.parity all of them as the public "
+                "code does: leave one of them out"
+            )
 
     @property
     def half_m(self) -> float:
@@ -89,13 +97,15 @@ class Protocol:
         parts = [self.convention, f"roi{self.half_m:g}"]
         parts += [f"every{self.every}"] if self.every != 1 else []
         parts += [f"first{self.limit}"] if self.limit is not None else []
+        parts += [f"thin{self.thin}"] if self.thin != 1 else []
         parts += ["parity"] if self.parity else []
         return "-".join(parts)
 
     @property
     def rules(self) -> dict[str, object]:
         """All that the hash covers, spelled out; it goes into every score file."""
-        return {
+        thinned: dict[str, object] = {} if self.thin == 1 else {"thin": self.thin, "by_the_protocol": False}
+        return thinned | {
             "rules_version": RULES_VERSION,
             "convention": self.convention,
             "roi": [float(bound) for bound in self.roi],
@@ -132,7 +142,7 @@ def protocol_by_name(name: str) -> Protocol:
     """
     match = _NAME.fullmatch(name)
     if match is None or match["convention"] not in CONVENTIONS:
-        shape = f"[{' | '.join(CONVENTIONS)}][-roiHALF][-everyN][-firstN][-parity]"
+        shape = f"[{' | '.join(CONVENTIONS)}][-roiHALF][-everyN][-firstN][-thinN][-parity]"
         raise UsageError(f"{name!r} is no protocol's name; names look like {shape}, e.g. 4docc-roi32-every12")
     try:
         half = float(match["half"]) if match["half"] else None
@@ -143,5 +153,6 @@ def protocol_by_name(name: str) -> Protocol:
         roi_half_m=half,
         every=int(match["every"] or 1),
         limit=int(match["limit"]) if match["limit"] else None,
+        thin=int(match["thin"] or 1),
         parity=match["parity"] is not None,
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal
 
 import numpy as np
 
@@ -17,31 +18,25 @@ from copilot4d.datasets.windows import (
     explain_missing,
     frame_rule,
     protocol_windows,
-    read_clip,
 )
-from copilot4d.errors import ForecastError, ProtocolError, UsageError
-from copilot4d.evaluation.frame_score import DetailedScore, score_frame_detailed
+from copilot4d.errors import ProtocolError, UsageError
 from copilot4d.evaluation.protocol import Protocol
 from copilot4d.evaluation.scores import ScoreFile
-from copilot4d.evaluation.several import SeveralFrame, several_frames
 from copilot4d.evaluation.sweep_cache import CachedDrives
 from copilot4d.evaluation.tally import Tally
-from copilot4d.evaluation.true_rays import TrueFrame, true_frame
 from copilot4d.evaluation.unfinished import UnfinishedRun
-from copilot4d.forecaster import Forecast, Forecaster
-from copilot4d.geometry import Clip, Drive, se3
-from copilot4d.geometry.se3 import FloatArray
+from copilot4d.evaluation.window_score import EMPTY_ROI, NO_RAYS, Sampling
+from copilot4d.evaluation.workers import Job, Workers, one_by_one, outcomes
+from copilot4d.forecaster import Forecaster
+from copilot4d.geometry import Drive
 from copilot4d.progress import Track, silent
+
+__all__ = ["BAD_SWEEP", "EMPTY_ROI", "NO_FUTURE", "NO_RAYS", "Workers", "evaluate_dataset", "protocol_references"]
 
 OnBadSweep = Literal["raise", "skip"]
 
 NO_FUTURE = "the future frame does not exist (end of the drive, or a missing sweep)"
 BAD_SWEEP = "a sweep of its window could not be read"
-NO_RAYS = "no true ray enters the ROI"
-EMPTY_ROI = "no true or no predicted point inside the ROI"
-
-# 4D-Occ scores in nuScenes' axes (x right, y forward); its pairing by angle depends on them.
-_NUSCENES_FROM_OURS = se3.from_yaw(np.pi / 2)
 
 
 def evaluate_dataset(
@@ -59,6 +54,7 @@ def evaluate_dataset(
     futures: int = 1,
     data: str = "",
     resume: Path | None = None,
+    workers: Workers | None = None,
     track: Track = silent,
 ) -> ScoreFile:
     """Score a forecaster on drives by name.
@@ -67,12 +63,13 @@ def evaluate_dataset(
     on_bad_sweep: "raise" stops at the first sweep that cannot be read, "skip" leaves out the windows that touch one.
     futures: how many are forecast; scores are those of the first, `several` tells of the best, the mean and the spread.
     data: how the score file names the data; resume: a file in which the run is kept and from which the same call goes
-    on after an interrupt; remove it once the result is stored. ProtocolError where the data has no complete window.
+    on after an interrupt; remove it once the result is stored. workers: score in processes side by side, with the same
+    numbers in the same order. ProtocolError where the data has no complete window.
     """
     if on_bad_sweep not in ("raise", "skip"):
         raise UsageError(f"`on_bad_sweep` must be raise or skip, got {on_bad_sweep!r}")
     protocol = (protocol or Protocol()).with_changes(every=every, limit=limit)
-    sampling: _Sampling = {"seed": seed, "guidance": guidance, "steps": steps, "futures": futures}
+    sampling: Sampling = {"seed": seed, "guidance": guidance, "steps": steps, "futures": futures}
     windows = protocol_references(dataset, setting, protocol)
     scorable = [window for window in windows if window.future]
     drives = CachedDrives(dataset, capacity=_span(scorable))
@@ -83,15 +80,20 @@ def evaluate_dataset(
         drives, tally = CachedDrives(dataset, capacity=_span(scorable)), Tally(parity=protocol.parity)
         done, earlier_s = 0, 0.0
     started = time.monotonic() - earlier_s
+    job = Job(protocol, sampling, on_bad_sweep == "skip", _span(scorable))
     description = f"{forecaster.name}, {setting}" + (f", from {done} on" if done else "")
     try:
-        for window in track(scorable[done:], description, total=len(scorable) - done):
-            if on_bad_sweep == "raise" or drives.readable(window):
-                _score_window(tally, protocol, forecaster, read_clip(drives[window.drive], window), sampling)
-            else:
-                tally.not_scored(BAD_SWEEP, len(window.future))
-            done += 1
-            unfinished.save_when_due(tally, drives, done, time.monotonic() - started)
+        with contextlib.closing(
+            outcomes(job, scorable[done:], workers) if workers else one_by_one(job, forecaster, drives, scorable[done:])
+        ) as found:
+            for outcome in track(found, description, total=len(scorable) - done):
+                drives.note(outcome.unreadable)
+                if outcome.scored is None:
+                    tally.not_scored(BAD_SWEEP, len(scorable[done].future))
+                else:
+                    outcome.scored.add_to(tally)
+                done += 1
+                unfinished.save_when_due(tally, drives, done, time.monotonic() - started)
     finally:  # at an interrupt, at an error, and at the end: nothing that was scored is scored again
         unfinished.save(tally, drives, done, time.monotonic() - started)
 
@@ -118,16 +120,9 @@ def evaluate_dataset(
     )
 
 
-class _Sampling(TypedDict):
-    seed: int
-    guidance: float
-    steps: int
-    futures: int
-
-
 def _key(
     forecaster: Forecaster, dataset: Mapping[str, Drive], windows: list[Window], setting: str, protocol: Protocol,
-    sampling: _Sampling,
+    sampling: Sampling,
 ) -> dict[str, object]:  # fmt: skip
     """All that decides the scores of a run; a model may tell its weights apart by an attribute `fingerprint`.
 
@@ -191,102 +186,3 @@ def _check_one_spacing(dataset: Mapping[str, Drive], setting: str) -> None:
 def _span(windows: list[Window]) -> int:
     """How many sweeps lie between the first and the last frame of a window: what consecutive windows can share."""
     return max((w.future[-1] - w.past[0] + 1 for w in windows), default=1)
-
-
-def _score_window(tally: Tally, protocol: Protocol, forecaster: Forecaster, clip: Clip, sampling: _Sampling) -> None:
-    truth = [true_frame(clip, i, protocol) for i in range(len(clip.future))]
-    before = time.monotonic()
-    forecast = _forecast(forecaster, clip, truth, sampling)
-    spent = time.monotonic() - before
-    scored = [_score(protocol, clip, forecast, frame, i) for i, frame in enumerate(truth)]
-    several = _several(protocol, clip, forecast, truth, scored) if len(forecast.futures) > 1 else []
-    # Only now: an interrupt before leaves the tally without this window, not with half of it.
-    tally.seconds_forecasting += spent
-    tally.add_several(several)
-    for i, result in enumerate(scored):
-        if isinstance(result, str):
-            tally.not_scored(result)
-        else:
-            times_ns = (clip.reference.timestamp_ns, clip.future[i].timestamp_ns)
-            tally.add(clip.drive, i + 1, times_ns, result, truth=truth[i].fingerprint)
-
-
-def _several(
-    protocol: Protocol, clip: Clip, forecast: Forecast, truth: list[TrueFrame], first: list[DetailedScore | str]
-) -> list[SeveralFrame]:
-    """What all futures say; the first one's scores are known."""
-    others = [[_score(protocol, clip, f, frame, i) for i, frame in enumerate(truth)] for f in forecast.alternatives]
-    scores = [[None if isinstance(r, str) else r.score for r in future] for future in (first, *others)]
-    clouds = [
-        [
-            se3.transform_points(frame.scoring_from_future, sweep.points)
-            for frame, sweep in zip(truth, future.sweeps, strict=True)
-        ]
-        for future in forecast.futures
-    ]
-    return several_frames(scores, clouds, protocol.roi)
-
-
-def _forecast(forecaster: Forecaster, clip: Clip, truth: list[TrueFrame], sampling: _Sampling) -> Forecast:
-    rays = [frame.rays for frame in truth]
-    where = f"{forecaster.name} on drive {clip.drive}, reference frame {clip.past_frames[-1]}"
-    try:
-        forecast = forecaster.forecast(clip.past, clip.future_poses, rays, **sampling)
-    except ForecastError as error:
-        raise ForecastError(f"{where}: {error}") from error
-    if forecast.depths is None or len(forecast.sweeps) != len(rays) or len(forecast.depths) != len(rays):
-        depths = None if forecast.depths is None else len(forecast.depths)
-        raise ForecastError(
-            f"{where}: asked for {len(rays)} frames with a depth for each given ray, got {len(forecast.sweeps)} sweeps "
-            f"and depths for {depths} frames"
-        )
-    return forecast
-
-
-def _score(protocol: Protocol, clip: Clip, forecast: Forecast, frame: TrueFrame, index: int) -> DetailedScore | str:
-    """The score of future frame `index`, or why it has none."""
-    if len(frame.rays) == 0:
-        return NO_RAYS
-    assert forecast.depths is not None
-    predicted, depths = forecast.sweeps[index].points, np.asarray(forecast.depths[index])
-    try:
-        detailed = _detailed_score(protocol, frame, predicted, depths)
-    except (ForecastError, UsageError) as error:
-        raise ForecastError(
-            f"drive {clip.drive}, reference frame {clip.past_frames[-1]}, future frame {clip.future_frames[index]} "
-            f"(horizon {index + 1}): {error}"
-        ) from error
-    return detailed if protocol.parity or detailed.score.scored else EMPTY_ROI
-
-
-def _detailed_score(
-    protocol: Protocol, frame: TrueFrame, predicted_points: FloatArray, predicted_depths: FloatArray
-) -> DetailedScore:
-    """Score one frame; its prediction is in the future frame's own lidar frame."""
-    scoring_from_future, roi = frame.scoring_from_future, protocol.roi
-    answers: FloatArray | None = predicted_depths
-    if protocol.pairing == "nearest":
-        scoring_from_future, roi = se3.compose(_NUSCENES_FROM_OURS, scoring_from_future), _turned(roi)
-        if _lies_on(frame, predicted_points, predicted_depths):
-            answers = None  # rows answer rays: the points say it all
-    return score_frame_detailed(
-        se3.transform_points(scoring_from_future, predicted_points),
-        se3.transform_points(scoring_from_future, frame.points),
-        frame.origin_in(scoring_from_future),
-        roi,
-        protocol.pairing,
-        protocol.parity,
-        predicted_depths=answers,
-        clamp=protocol.clamp,
-    )
-
-
-def _lies_on(frame: TrueFrame, points: FloatArray, depths: FloatArray) -> bool:
-    same_rows = len(points) == len(frame.rays) == len(depths)
-    return same_rows and bool(np.allclose(points, frame.rays.points_at(depths), atol=1e-2, equal_nan=True))
-
-
-def _turned(roi: FloatArray) -> FloatArray:
-    """The box in nuScenes' axes: x' = -y, y' = x."""
-    xmin, ymin, zmin, xmax, ymax, zmax = roi
-    return np.array([-ymax, xmin, zmin, -ymin, xmax, zmax])

@@ -50,18 +50,27 @@ class CachedDrives:
 
         return cached_read
 
-    def readable(self, window: Window) -> bool:
-        """Whether all sweeps of a window can be read; those that cannot are noted."""
-        drive, whole = self[window.drive], True
+    def unreadable(self, window: Window) -> list[SkippedSweep]:
+        """The sweeps of a window that cannot be read."""
+        drive, found = self[window.drive], []
         for index in (*window.past, *window.future):
             try:
                 drive[index]
             except DataError as error:
                 frame = index if drive.frames is None else int(drive.frames[index])
-                noted = SkippedSweep(drive=window.drive, frame=frame, message=str(error), references=[])
-                self._skipped.setdefault((window.drive, frame), noted).references.append(window.reference)
-                whole = False
-        return whole
+                found.append(
+                    SkippedSweep(drive=window.drive, frame=frame, message=str(error), references=[window.reference])
+                )
+        return found
+
+    def note(self, unreadable: Sequence[SkippedSweep]) -> None:
+        """Sweeps of a window that was left out for them."""
+        for sweep in unreadable:
+            known = self._skipped.get((sweep.drive, sweep.frame))
+            if known is None:
+                self._skipped[sweep.drive, sweep.frame] = sweep
+            else:
+                known.references.extend(sweep.references)
 
     def skipped(self) -> list[SkippedSweep]:
         """The sweeps that could not be read, in order, each with the windows that were left out for it."""

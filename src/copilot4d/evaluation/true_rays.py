@@ -46,6 +46,9 @@ def true_frame(clip: Clip, index: int, protocol: Protocol) -> TrueFrame:
     scoring_from_future = clip.reference_from(sweep) if protocol.scoring_frame == "reference" else np.eye(4)
     rays, depths = sweep.rays()
     keep = _enters(rays, depths, sweep.points, scoring_from_future, protocol.roi)
+    if protocol.thin > 1:
+        kept = np.flatnonzero(keep)
+        keep[np.delete(kept, np.s_[:: protocol.thin])] = False
     return TrueFrame(
         rays=rays[keep],
         points=sweep.points[keep],

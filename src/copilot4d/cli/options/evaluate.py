@@ -37,6 +37,11 @@ class Options(ModelOptions):
     """Score only each n-th reference frame."""
     limit: int | None = None
     """Score only so many reference frames, the first ones."""
+    thin: int = 1
+    """Score only each n-th ray: a quick look. The protocol's name then ends in thinN, and no table mixes such scores
+    with others."""
+    workers: int = 1
+    """Processes; each loads the model by itself. The numbers are the same, and in the same order."""
     parity: bool = False
     """Keep what the public 4D-Occ code does with odd input (docs/scoring.md)."""
     on_bad_sweep: Literal["raise", "skip"] = "raise"
