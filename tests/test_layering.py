@@ -106,7 +106,7 @@ def test_the_levels_of_the_table_have_no_circles():
 
 # Flags belong to the command line: layers below name keys, and `cli/flags.py` adds the flag where a verb has one.
 FLAG = re.compile(r"(?<![\w-])--[a-z{]")
-MAY_NAME_FLAGS = ("cli.", "doctor.", "tokens.token_c", "tokens.write_token_cache.")  # the last ones in whole commands
+MAY_NAME_FLAGS = ("cli.", "tokens.token_c", "tokens.write_token_cache.")  # the last ones in whole commands
 
 
 def flags_in(file: Path) -> list[str]:

@@ -82,7 +82,7 @@ def moving_points(drive: Drive, index: int, frame: TrueFrame) -> NDArray[np.bool
     return found
 
 
-class Foreseen(NamedTuple):
+class Predicted(NamedTuple):
     """One predicted frame, in the frame of scoring."""
 
     points: FloatArray  # the cloud that is scored
@@ -99,7 +99,7 @@ class Case:
         self.clip = read_clip(drive, window_at(drive, index, ours.setting))
         self.truth = [true_frame(self.clip, i, protocol) for i in range(len(self.clip.future))]
 
-    def foreseen(self, forecaster: Forecaster) -> list[Foreseen]:
+    def predicted(self, forecaster: Forecaster) -> list[Predicted]:
         """What a forecaster says of each future frame."""
         made = forecast_again(forecaster, self.clip, self.truth, self.scores.options)
         assert made.depths is not None, "every forecaster answers given rays"
@@ -108,7 +108,7 @@ class Case:
             points, true = in_scoring_frame(frame, sweep.points), in_scoring_frame(frame, frame.points)
             on_rays = in_scoring_frame(frame, frame.rays.points_at(depths))
             chamfer = chamfer_full_and_roi(points, true, self.protocol.roi).roi
-            found.append(Foreseen(points, on_rays, chamfer))
+            found.append(Predicted(points, on_rays, chamfer))
         return found
 
     def draw(
@@ -149,7 +149,7 @@ def draw_worst(options: argparse.Namespace) -> None:
     entries = []
     for number, (bad, base) in enumerate(worst(ours, theirs, options.count), start=1):
         case = Case(dataset[bad.drive], bad.reference_ns, ours, protocol)
-        made, other = case.foreseen(model), case.foreseen(baseline)
+        made, other = case.predicted(model), case.predicted(baseline)
         k = int(np.nanargmax([a.chamfer_roi - b.chamfer_roi for a, b in zip(made, other, strict=True)]))
         mine, its = made[k], other[k]
         frame, index = case.truth[k], case.clip.future_frames[k]

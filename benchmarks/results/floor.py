@@ -1,4 +1,4 @@
-"""The floor of any forecast: the true tokens of the future, decoded and scored as if they had been foreseen.
+"""The floor of any forecast: the true tokens of the future, decoded and scored as if they had been forecast.
 
     python benchmarks/results/floor.py --tokenizer runs/streets --data street-v1/val --setting 3s --out floor.json
 

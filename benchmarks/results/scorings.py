@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from budgets import Budget, Data, scoring_minutes
 from steps import Step
 
-COPYING = ("world_model", "kitti_world_model")  # models with a copy gate
+SELECTING = ("world_model", "kitti_world_model")  # models with a depth selector
 GEOMETRY = ("copy_last", "ray_tracing", "ray_tracing_recent")  # baselines without weights
 FLOOR = "BENCHMARKS/results/floor.py"
 
@@ -82,7 +82,7 @@ class Scorings:
 
     def best_score(self, model: str, data: Data, setting: str, every: int | None = None) -> str:
         """The score of a model as it forecasts best by the choices made on val."""
-        if model not in COPYING:
+        if model not in SELECTING:
             return self.score(model, data, setting, every)
         budget = self.budget
         return self.score(
@@ -91,7 +91,7 @@ class Scorings:
 
     def weights(self, model: str, *, alone: bool = False) -> tuple[str, ...]:
         """The steps that make a model's weights."""
-        return (f"runs/{model}", *((f"gates/{model}",) if model in COPYING and not alone else ()))
+        return (f"runs/{model}", *((f"gates/{model}",) if model in SELECTING and not alone else ()))
 
     def floor(self, tokenizer: str, data: Data, setting: str) -> str:
         """A step of floor.py: what the tokenizer alone makes of the true future frames."""

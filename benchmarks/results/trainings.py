@@ -147,24 +147,24 @@ def _world_models(budget: Budget) -> list[Step]:
 
 
 def _gates(budget: Budget) -> list[Step]:
-    """The copy gates of the models in the main rows, each learned from its own model's forecasts, with 4D-Occ of the
-    same drives as the occupancy network.
+    """The depth selectors of the models in the main rows, each learned from its own model's forecasts, with 4D-Occ of
+    the same drives as the occupancy network.
     """
 
-    def gate(model: str, second: str, data: tuple[str, ...], forecasts: tuple[int, ...], seconds: float) -> Step:
+    def selector(model: str, occupancy: str, data: tuple[str, ...], forecasts: tuple[int, ...], seconds: float) -> Step:
         words = ("copilot4d", "train", "depth-selector", "--model", f"WORK/runs/{model}", *data)
-        heard = ("--occupancy", f"WORK/runs/{second}", "--forecasts", *map(str, forecasts))
+        depths = ("--occupancy", f"WORK/runs/{occupancy}", "--forecasts", *map(str, forecasts))
         return Step(
-            name=f"gates/{model}", words=(*words, *heard, *rest), kind="gate", makes=f"runs/{model}/depth_selector",
-            core_minutes=sum(forecasts) * seconds / 60 + 6, needs=(f"runs/{model}", f"runs/{second}"),
+            name=f"gates/{model}", words=(*words, *depths, *rest), kind="gate", makes=f"runs/{model}/depth_selector",
+            core_minutes=sum(forecasts) * seconds / 60 + 6, needs=(f"runs/{model}", f"runs/{occupancy}"),
         )  # fmt: skip
 
     rest = ("--settings", *budget.settings, *budget.gate_options)
     streets = ("--data", budget.gate_train, "--drives", *budget.gate_drives)
     kitti = ("--data", budget.kitti_choice.path, "--drives", *budget.kitti_train)
     return [
-        gate("world_model", "occupancy_4d", streets, budget.gate_forecasts, 4),
-        gate("kitti_world_model", "kitti_occupancy_4d", kitti, budget.kitti_gate_forecasts, 20),
+        selector("world_model", "occupancy_4d", streets, budget.gate_forecasts, 4),
+        selector("kitti_world_model", "kitti_occupancy_4d", kitti, budget.kitti_gate_forecasts, 20),
     ]
 
 

@@ -84,7 +84,7 @@ def test_a_surface_may_begin_where_no_beam_has_been():
     assert np.exp(feature(found, "unobserved_before_rendered_log")) == pytest.approx(20 - 6.5, abs=1)
     assert np.exp(feature(found, "unobserved_before_recent_log")) < 0.8
     seen = of([sweep([[200.0, 0.2, 0.2]], 0)], rendered_m=20.0, rays=rays, pose=se3.from_yaw(0.0, (90.0, 0, 0)))
-    assert depth(seen, "unobserved") == 20.0  # nothing is unseen: what is imagined
+    assert depth(seen, "unobserved") == 20.0  # all is observed: what is rendered
 
 
 def test_features_tell_what_lies_beyond_the_region():

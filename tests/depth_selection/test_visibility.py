@@ -32,15 +32,15 @@ def ray(origin, direction):
     return Rays.from_origin(np.asarray(origin, dtype=float), (direction / np.linalg.norm(direction))[None])
 
 
-def unseen(space, rays, *depths_m):
+def unobserved(space, rays, *depths_m):
     found = space.along(rays, np.array([depths_m]) if depths_m else np.zeros((len(rays), 1)))
     return float(found.starts_m[0]), float(found.lengths_m[0]), found.before_m[0]
 
 
-def test_what_lies_behind_a_point_has_not_been_seen():
-    """A beam to 20 m and a longer one far off: along the first, the unseen begins behind the point's own cell."""
+def test_what_lies_behind_a_point_has_not_been_observed():
+    """A beam to 20 m and a longer one far off: along the first, the unobserved begins behind the point's own cell."""
     space = ObservedSpace.of([sweep([[20.2, 0.2, 0.2]])])
-    start, length, before = unseen(space, ray([0, 0.2, 0.2], [1, 0, 0]), 10.0, 25.0)
+    start, length, before = unobserved(space, ray([0, 0.2, 0.2], [1, 0, 0]), 10.0, 25.0)
     assert start == pytest.approx(20.5, abs=NEAR)
     assert length == pytest.approx(GRID.maximum[0] - 20.5, abs=2 * NEAR)
     assert before[0] == 0
@@ -52,7 +52,7 @@ def test_a_ray_from_elsewhere_enters_the_shadow_of_what_was_measured():
     shadow while |y| < 9, and out of it, in what was seen, before and after."""
     wall = np.array([[10.2, y, 0.2] for y in np.arange(-3, 3, 0.02)])
     space = ObservedSpace.of([sweep(np.concatenate([wall, fan(40, (-60, -17)), fan(40, (17, 60))]))])
-    start, length, _ = unseen(space, ray([30, -20, 0.2], [0, 1, 0]))
+    start, length, _ = unobserved(space, ray([30, -20, 0.2], [0, 1, 0]))
     assert start == pytest.approx(20 - 9, abs=1.0)
     assert length == pytest.approx(18, abs=1.5)
 
@@ -65,30 +65,30 @@ def test_older_sweeps_and_other_lidars_have_seen_too():
     both = ObservedSpace.of([sweep([[9.7, 0.0, 0.0]], turned), newest])
     merged = ObservedSpace.of([sweep([[20.2, 0.2, 0.2], [20.4, 0.2, 0.2]], origins=[[0, 0.2, 0.2], [30.2, 0.2, 0.2]])])
     along = ray([0, 0.2, 0.2], [1, 0, 0])
-    assert unseen(alone, along)[0] == pytest.approx(20.5, abs=NEAR)
-    assert unseen(both, along)[0] == pytest.approx(30.5, abs=NEAR)
-    assert unseen(merged, along)[0] == pytest.approx(30.5, abs=NEAR)
+    assert unobserved(alone, along)[0] == pytest.approx(20.5, abs=NEAR)
+    assert unobserved(both, along)[0] == pytest.approx(30.5, abs=NEAR)
+    assert unobserved(merged, along)[0] == pytest.approx(30.5, abs=NEAR)
 
 
-def test_a_gap_between_beams_is_not_the_unseen():
+def test_a_gap_between_beams_is_not_unobserved():
     """A cell before a point and one behind it are shorter than the least stretch: they count on the way, but begin
     nothing."""
     points = [[10.2, 0.2, 0.2], [40.2, 0.2, 0.2]]
     space = ObservedSpace.of([sweep(points, origins=[[0, 0.2, 0.2], [11.1, 0.2, 0.2]])])
-    start, _, before = unseen(space, ray([0, 0.2, 0.2], [1, 0, 0]), 20.0)
+    start, _, before = unobserved(space, ray([0, 0.2, 0.2], [1, 0, 0]), 20.0)
     assert before[0] == pytest.approx(1.0)
     assert start == pytest.approx(40.5, abs=NEAR)
 
 
-def test_where_nothing_is_unseen_it_begins_nowhere():
+def test_where_all_is_observed_it_begins_nowhere():
     """Beams to 200 m leave the grid; so does a ray that starts outside it."""
     space = ObservedSpace.of([sweep([[200.0, 0.2, 0.2]], origins=[[0, 0.2, 0.2]])])
-    assert unseen(space, ray([0, 0.2, 0.2], [1, 0, 0]))[:2] == (NOWHERE_M, 0.0)
-    assert unseen(space, ray([500.0, 0, 0], [1, 0, 0]))[:2] == (NOWHERE_M, 0.0)
+    assert unobserved(space, ray([0, 0.2, 0.2], [1, 0, 0]))[:2] == (NOWHERE_M, 0.0)
+    assert unobserved(space, ray([500.0, 0, 0], [1, 0, 0]))[:2] == (NOWHERE_M, 0.0)
 
 
 def test_a_sweep_without_points_has_seen_nothing():
-    start, length, _ = unseen(ObservedSpace.of([sweep(np.zeros((0, 3)))]), ray([0, 0, 0], [1, 0, 0]))
+    start, length, _ = unobserved(ObservedSpace.of([sweep(np.zeros((0, 3)))]), ray([0, 0, 0], [1, 0, 0]))
     assert (start, length) == (0.0, pytest.approx(GRID.maximum[0], abs=2 * NEAR))
 
 
@@ -97,7 +97,7 @@ def test_strange_points_and_rays_end():
     space = ObservedSpace.of([sweep([[3e8, 3e8, 0.2], [20.2, 0.2, 0.2]])])
     assert space.cells.sum() > 100
     nowhere = Rays(origins=np.full((1, 3), 0.2), directions=np.zeros((1, 3)))
-    assert unseen(space, nowhere)[:2] == (NOWHERE_M, 0.0)
+    assert unobserved(space, nowhere)[:2] == (NOWHERE_M, 0.0)
 
 
 def test_many_rays_in_threads_are_each_what_it_is_alone(monkeypatch):

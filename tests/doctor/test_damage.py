@@ -54,7 +54,7 @@ POSE_DAMAGE = {
     "centimetres": (lambda p: scaled(p, 100), "poses-centimetres", "by 0.01"),
     "feet": (lambda p: scaled(p, 1 / 0.3048), "poses-feet", "by 0.3048"),
     "kilometres": (lambda p: scaled(p, 0.001), "poses-kilometres", "by 1000"),
-    "static": (lambda p: p[[0] * len(p)], "poses-static", "--estimate-poses"),
+    "static": (lambda p: p[[0] * len(p)], "poses-static", "write_estimated_poses"),
 }
 
 
@@ -151,4 +151,4 @@ def test_logs_of_no_and_of_one_sweep_are_examined_too():
 def test_a_log_without_poses_is_told_how_to_get_some():
     (finding,) = found(LOG, has_poses=False)
     assert finding.code == "poses-missing"
-    assert "--estimate-poses" in finding.remedy
+    assert "write_estimated_poses" in finding.remedy

@@ -186,7 +186,9 @@ def test_a_file_that_was_edited_by_hand_is_never_replaced(tmp_path, monkeypatch)
     assert write_estimated_poses(tmp_path) == [folder / "poses_estimated.txt"]
     (folder / "poses_estimated.txt").write_text("mine")
     monkeypatch.setattr(estimate, "estimate_poses", no_work)
-    with pytest.raises(UsageError, match=r"poses_estimated\.txt exists and is not replaced: .*--poses-out DIR"):
+    with pytest.raises(
+        UsageError, match=r"poses_estimated\.txt exists and is not replaced: .*write_estimated_poses.out"
+    ):
         write_estimated_poses(tmp_path)
     assert (folder / "poses.txt").read_text().startswith("# mine")
     assert (folder / "poses_estimated.txt").read_text() == "mine"

@@ -79,7 +79,7 @@ def test_the_scored_frames_are_forecast_again_with_their_options():
     ours = replace(scores(1.0), options={"seed": 7, "guidance": 2.0, "steps": 3, "every": 12})
     protocol = Protocol(roi_half_m=10)
     case = failures.Case(drive, int(drive.timestamps_ns[4]), ours, protocol)
-    found = case.foreseen(Model())
+    found = case.predicted(Model())
     assert {name: seen[name] for name in ("seed", "guidance", "steps")} == {"seed": 7, "guidance": 2.0, "steps": 3}
     assert seen["rays"] == len(case.truth[0].rays)
     direct = evaluate_dataset(BASELINES["ray_tracing"](), {"toy": drive}, setting="1s", protocol=protocol)

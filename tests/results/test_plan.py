@@ -160,11 +160,11 @@ def test_a_model_that_copies_needs_its_gate_and_one_that_is_scored_alone_does_no
         "--no-depth-selection",
         "WORK/scores/val_0005_3s_every12/kitti_world_model_alone.json",
     }
-    gate = PLAN.steps["gates/world_model"]
-    assert gate.makes == "runs/world_model/depth_selector"
-    trained_on = PLAN.steps["tokens/train"].words  # the first 120 drives, which the gate must not learn from
+    selector = PLAN.steps["gates/world_model"]
+    assert selector.makes == "runs/world_model/depth_selector"
+    trained_on = PLAN.steps["tokens/train"].words  # the first 120 drives, which the selector must not learn from
     assert "street-v1/train:120" in trained_on
-    assert not {f"train_{i:06d}" for i in range(120)} & set(gate.words)
+    assert not {f"train_{i:06d}" for i in range(120)} & set(selector.words)
     assert set(FULL.kitti_report.drives).isdisjoint(PLAN.steps["gates/kitti_world_model"].words)
 
 

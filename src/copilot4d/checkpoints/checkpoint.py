@@ -138,7 +138,7 @@ def open_checkpoint(folder: str | Path) -> Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointStore:
-    """The checkpoints of one run. `report` hears of damaged ones."""
+    """The checkpoints of one run. `report` is told of damaged ones."""
 
     folder: Path
     keep_last: int = 3

@@ -176,6 +176,6 @@ def _all_plans(question: Question, answers: Sequence[Answer], model: str, index:
         why = NO_TRUTH if plan.truth else NOBODY_KNOWS
         above.append(look.cell(f"truth: {plan.name}", shown, why))
         one = find(answers, question.setting, plan.name, model)
-        foreseen = Frame(points=one.sweeps[k].points, time_s=question.future_s[k], note=_note(one.scores[k]))
-        below.append(look.cell(f"forecast: {plan.name}", foreseen))
+        predicted = Frame(points=one.sweeps[k].points, time_s=question.future_s[k], note=_note(one.scores[k]))
+        below.append(look.cell(f"forecast: {plan.name}", predicted))
     return look.panel([above, below], heading)

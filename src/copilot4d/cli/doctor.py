@@ -48,7 +48,7 @@ def show(report: Report) -> None:
     """Print a report."""
     from copilot4d.doctor.report import render
 
-    console.print(render(report), soft_wrap=False, highlight=False)
+    console.print(render(report, "--all reads every sweep"), soft_wrap=False, highlight=False)
 
 
 def next_command(options: Options, report: Report) -> str:

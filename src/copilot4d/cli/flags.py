@@ -11,7 +11,7 @@ import dataclasses
 import re
 from typing import Any, get_type_hints
 
-# Keys whose flag has another name; "" where a flag of that name would mean something else.
+# Keys whose flag has another name.
 OTHER_NAMES = {
     "sampler.steps": "sampling_steps",
     "protocol.convention": "protocol",
@@ -20,6 +20,7 @@ OTHER_NAMES = {
     "training.recipe.cosine_steps": "updates",
     "world_model.diffusion.process": "process",
     "occupancy_4d.depth": "depth",
+    "write_estimated_poses.out": "poses_out",
 }
 BY_LAST_WORD = ("training", "sampler", "protocol")  # their flags are the key's last word; networks are set in YAML
 NETWORKS = ("tokenizer", "world_model", "occupancy_4d")

@@ -239,5 +239,5 @@ def _own_returns(
 def _no_poses(name: str, drive: Drive) -> Finding:
     return problem(
         "poses-missing", name, "The log has no poses", f"none were found in {drive.source or drive.name}",
-        "add them (docs/own_data.md), or make them from the sweeps: copilot4d doctor --estimate-poses PATH",
+        "add them (docs/own_data.md), or make them from the sweeps: `copilot4d.doctor.write_estimated_poses`",
     )  # fmt: skip

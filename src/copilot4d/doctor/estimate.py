@@ -115,7 +115,8 @@ def _target(drive: Drive, description: FolderConfig, has_poses: bool) -> Path:
     source = Path(drive.source)
     if drive.format not in ("kitti_odometry", "folder", "kitti_raw") or not source.is_dir():
         raise UsageError(
-            f"drive {drive.name} ({drive.format}) has no place for estimated poses: give a folder with --poses-out DIR"
+            f"drive {drive.name} ({drive.format}) has no place for estimated poses: name a folder, "
+            "`write_estimated_poses.out`"
         )
     if drive.format == "kitti_odometry":
         read_calibration(source / "calib.txt")  # a DataError now, not after an hour of work
@@ -126,11 +127,13 @@ def _check_free(target: Path) -> None:
     """UsageError where a file is in the way or cannot be written: now, not after an hour of work."""
     if os.path.lexists(target):
         raise UsageError(
-            f"{target} exists and is not replaced: move it away, or give another folder with --poses-out DIR"
+            f"{target} exists and is not replaced: move it away, or name another folder, `write_estimated_poses.out`"
         )
     parent = next(folder for folder in target.parents if os.path.lexists(folder))
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise UsageError(f"{target} cannot be written: give a folder that you may write to with --poses-out DIR")
+        raise UsageError(
+            f"{target} cannot be written: name a folder that you may write to, `write_estimated_poses.out`"
+        )
 
 
 def _write_kitti(target: Path, drive: Drive, poses: FloatArray) -> None:

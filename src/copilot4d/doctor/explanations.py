@@ -45,7 +45,7 @@ def usual_explanations() -> list[Explanation]:
             code="poses-none",
             title="The sweeps fit better without the poses than with them",
             remedy="find out what the poses describe (another sensor, another log, another order?) and write "
-            "world_from_lidar of each sweep; `copilot4d doctor --estimate-poses PATH` makes poses from the sweeps",
+            "world_from_lidar of each sweep; `copilot4d.doctor.write_estimated_poses` makes poses from the sweeps",
             correct=lambda poses: se3.identity((len(poses),)),
             label="none",
         ),

@@ -94,7 +94,7 @@ def _judged(
     static = problem(
         "poses-static", where, "The poses hardly change, but the vehicle moves",
         f"{numbers}, {best_fit}, which goes {np.median(moved):.1f} m",
-        "write the pose of every sweep; `copilot4d doctor --estimate-poses PATH` makes poses from the sweeps",
+        "write the pose of every sweep; `copilot4d.doctor.write_estimated_poses` makes poses from the sweeps",
     )  # fmt: skip
     if stated.max() < 1e-3:
         return _with(check, static.title, static)
@@ -124,14 +124,14 @@ def _judged(
             "poses-wrong", where, "The poses do not fit the sweeps, and no usual mistake explains it",
             f"{numbers}, {best_fit}",
             "check where the poses come from (sensor, calibration, time offset); "
-            "`copilot4d doctor --estimate-poses PATH` makes poses from the sweeps",
+            "`copilot4d.doctor.write_estimated_poses` makes poses from the sweeps",
         )  # fmt: skip
         return _with(check, found.title, found)
     if registered.mean() < 0.75 * few.mean() and (few > registered + 0.04).mean() >= _MOST_PAIRS:
         found = remark(
             "poses-coarse", where, "The poses fit the sweeps, but coarsely",
             f"{numbers}, {best_fit}",
-            "nothing, or estimate poses from the sweeps (`copilot4d doctor --estimate-poses PATH`) and compare scores",
+            "nothing, or estimate poses from the sweeps (`copilot4d.doctor.write_estimated_poses`) and compare scores",
         )  # fmt: skip
         return _with(check, found.title, found)
     without = next((m for e, m in tried if e.code == "poses-none"), None)
@@ -139,7 +139,7 @@ def _judged(
         found = remark(
             "poses-untested", where, "The sweeps do not show whether the poses are right",
             f"{numbers}, {_without_poses(tried)} without any: the surroundings look the same from both places",
-            "check a drive with more structure (parked cars, poles, houses); look at the picture of --html",
+            "check a drive with more structure (parked cars, poles, houses); look at the report's pictures",
         )  # fmt: skip
         return _with(check, "cannot tell: the sweeps fit as well without the poses", found)
     if shift_sensitivity_m(working, list(check.pairs)) < _CAN_TELL_M:

@@ -28,9 +28,9 @@ POSE_QUESTION = "Do the poses fit the sweeps?"
 POSE_COLUMNS = ("drive", "as given", "none", "inverted", "one frame later", "one frame earlier", "pairs", "verdict")
 
 
-def render(report: Report) -> RenderableType:
-    """The whole report, for a rich console."""
-    parts: list[RenderableType] = [_words(headline(report), "bold"), _words(sample(report)), ""]
+def render(report: Report, hint: str = "") -> RenderableType:
+    """The whole report, for a rich console. hint: how to read every sweep, where not all were read."""
+    parts: list[RenderableType] = [_words(headline(report), "bold"), _words(sample(report, hint)), ""]
     if report.drives:
         parts += [
             *_table("What is there", "", CONTENT_COLUMNS, [content_row(d) for d in report.drives]),
@@ -54,12 +54,12 @@ def headline(report: Report) -> str:
     return f"{report.path}: {report.format}, {drives}{f' ({splits})' if splits else ''}"
 
 
-def sample(report: Report) -> str:
+def sample(report: Report, hint: str = "") -> str:
     """One line: how much of it was looked at."""
     sweeps = sum(d.sweeps for d in report.drives)
     read = sum(len(d.clouds) for d in report.drives)
     pairs = sum(len(d.poses.pairs) for d in report.drives)
-    more = "" if report.every_sweep else "; --all reads every sweep"
+    more = f"; {hint}" if hint and not report.every_sweep else ""
     return (
         f"Looked at {len(report.drives)} of {len(report.names)} drives: the files of {sweeps} sweeps, the points of "
         f"{read}, {pairs} pairs laid on each other{more}"

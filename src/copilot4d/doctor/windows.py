@@ -25,7 +25,7 @@ def check_windows(where: str, drive: Drive, counts: dict[str, int]) -> list[Find
         remark(
             f"windows-{setting}", where, f"No complete window of the {setting} setting",
             explain_missing(drive, setting),
-            f"nothing is damaged; take longer drives to score with --setting {setting}",
+            f"nothing is damaged; take longer drives to score in the {setting} setting",
         )
         for setting, count in counts.items()
         if not count

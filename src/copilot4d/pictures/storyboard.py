@@ -1,4 +1,4 @@
-"""A forecast as a story: the past, then what came (truth) and what was foreseen (forecast), each with its time."""
+"""A forecast as a story: the past, then what came (truth) and what was forecast, each with its time."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def forecast_panel(story: Story, look: Look | None = None) -> Image:
     look = look or Look()
     newest_first = list(reversed(story.past))
     rows = []
-    for k, foreseen in enumerate(story.forecast):
+    for k, predicted in enumerate(story.forecast):
         seen = newest_first[k] if k < len(newest_first) else None
         rows.append(
             [
                 look.cell("past", seen, "no older sweep"),
                 look.cell("truth", story.truth_at(k), NO_TRUTH),
-                look.cell("forecast", foreseen),
+                look.cell("forecast", predicted),
             ]
         )
     return look.panel(rows, _heading(story))
@@ -117,9 +117,9 @@ def forecast_film(story: Story, look: Look | None = None) -> Iterator[Image]:
             heading,
         )
     newest = look.cell("past", story.past[-1])
-    for k, foreseen in enumerate(story.forecast):
+    for k, predicted in enumerate(story.forecast):
         truth = look.cell("truth", story.truth_at(k), NO_TRUTH)
-        yield look.panel([[newest, truth, look.cell("forecast", foreseen)]], heading)
+        yield look.panel([[newest, truth, look.cell("forecast", predicted)]], heading)
 
 
 def _heading(story: Story) -> str:

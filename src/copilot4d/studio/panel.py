@@ -52,7 +52,7 @@ class Panel:
             self.legend = gui.add_html("")
             self.past = gui.add_checkbox("past", True)
             self.truth = gui.add_checkbox("truth", True, hint="What the log has; it followed from the log's own way")
-            self.foreseen = gui.add_checkbox("futures", True, hint="What the models imagine")
+            self.show_futures = gui.add_checkbox("futures", True, hint="What the models imagine")
             self.only = gui.add_dropdown("which", [ALL_FUTURES], hint="All samples of a plan, or one of them")
             self.all_times = gui.add_checkbox("all times at once", False)
             self.point_size = gui.add_slider("point size m", 0.02, 0.3, 0.01, 0.08)

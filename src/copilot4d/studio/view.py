@@ -99,7 +99,7 @@ class View:
             ([panel.time], self._on_time),
             ([panel.save], self._on_save),
             (
-                [panel.all_times, panel.past, panel.truth, panel.foreseen, panel.colour, panel.only,
+                [panel.all_times, panel.past, panel.truth, panel.show_futures, panel.colour, panel.only,
                  panel.point_size, panel.handles, panel.play],
                 self._wake.set,
             ),
@@ -273,7 +273,7 @@ class View:
         only = panel.only.value
         self.look = replace(
             self.look, all_times=panel.all_times.value, past=panel.past.value, truth=panel.truth.value,
-            futures=panel.foreseen.value, colour=panel.colour.value,
+            futures=panel.show_futures.value, colour=panel.colour.value,
             only_future=int(only) - 1 if only in panel.only.options and only != ALL_FUTURES else None,
         )  # fmt: skip
         if session.moment is None:

@@ -43,7 +43,7 @@ class LogRecord:
 
 
 class Observer(Protocol):
-    """Hears what happens in a run; the command line prints it."""
+    """Is told what happens in a run; the command line prints it."""
 
     def on_log(self, record: LogRecord) -> None:
         """A line of the log is due."""

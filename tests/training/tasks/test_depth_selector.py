@@ -88,12 +88,12 @@ def chosen_by(selector, frame):
     return selector.choose(Candidates(depths, frame.features, returns, frame.cells))
 
 
-def test_a_gate_learns_when_to_believe_which():
+def test_a_selector_learns_when_to_believe_which():
     selector = fit([toy(4000, 0)], DepthSelectorConfig(), steps=400)
-    unseen = toy(2000, 1)
-    assert costs_of(selector, [unseen]).mean() < 0.4  # either alone costs 2
-    chosen = chosen_by(selector, unseen)
-    np.testing.assert_array_equal(unseen.costs[np.arange(2000), chosen], costs_of(selector, [unseen]))
+    held_out = toy(2000, 1)
+    assert costs_of(selector, [held_out]).mean() < 0.4  # either alone costs 2
+    chosen = chosen_by(selector, held_out)
+    np.testing.assert_array_equal(held_out.costs[np.arange(2000), chosen], costs_of(selector, [held_out]))
 
 
 def beside_a_faint_ray(count, seed):
@@ -110,21 +110,21 @@ def beside_a_faint_ray(count, seed):
     return frame_of(features, costs, np.concatenate([first, first + 1]))
 
 
-def test_a_gate_with_a_view_learns_from_the_rays_beside():
+def test_a_selector_with_a_view_learns_from_the_rays_beside():
     """What decides is known to the neighbour alone: a selector without a view can only guess, at a cost of about 2."""
-    frames, unseen = [beside_a_faint_ray(600, seed) for seed in range(12)], [beside_a_faint_ray(600, 99)]
+    frames, held_out = [beside_a_faint_ray(600, seed) for seed in range(12)], [beside_a_faint_ray(600, 99)]
     small = DepthSelectorConfig(widths=(32, 32), view_channels=8, view_dilations=(1,))
     selector = fit(frames, small, steps=250)
-    assert costs_of(selector, unseen).mean() < 1.2
+    assert costs_of(selector, held_out).mean() < 1.2
     by_itself = fit(frames, replace(small, view_channels=0), steps=250)
-    assert costs_of(by_itself, unseen).mean() > 1.7
-    chosen = chosen_by(selector, unseen[0])  # views of forecasts are in single precision, those learned from are not
-    assert np.mean(unseen[0].costs[np.arange(600), chosen] == costs_of(selector, unseen)) > 0.99
+    assert costs_of(by_itself, held_out).mean() > 1.7
+    chosen = chosen_by(selector, held_out[0])  # views of forecasts are in single precision, those learned from are not
+    assert np.mean(held_out[0].costs[np.arange(600), chosen] == costs_of(selector, held_out)) > 0.99
 
 
-def test_a_gate_learns_with_a_view_unless_told_otherwise():
+def test_a_selector_learns_with_a_view_unless_told_otherwise():
     assert fit([toy(50, 0)], steps=1).around is not None
-    assert DepthSelector().around is None  # as gates without a view are written down
+    assert DepthSelector().around is None  # as selectors without a view are written down
 
 
 def test_the_same_seed_learns_the_same_and_leaves_other_draws_alone():
