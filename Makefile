@@ -47,6 +47,7 @@ check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python tools/prose.py
 
 format: $(INSTALLED)
 	$(BIN)/ruff format .

@@ -3,30 +3,52 @@
     from copilot4d import load_forecaster, open_dataset
 
     drive = open_dataset("path/to/anything")["08"]
-    model = load_forecaster("ray_tracing")
+    model = load_forecaster("mini")
     future = model.forecast(past, future_poses)
 
-The two names are resolved on first use, so that importing the package stays cheap.
+The names are resolved on first use, so that importing the package stays cheap.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from copilot4d.version import __version__
 
 if TYPE_CHECKING:
-    from copilot4d.datasets import open_dataset
+    from copilot4d.datasets import Dataset, open_dataset
+    from copilot4d.forecaster import Forecast, Forecaster
     from copilot4d.forecasting.load import load_forecaster
+    from copilot4d.geometry import Drive, Rays, Sweep
 
-__all__ = ["__version__", "load_forecaster", "open_dataset"]
+__all__ = [
+    "Dataset",
+    "Drive",
+    "Forecast",
+    "Forecaster",
+    "Rays",
+    "Sweep",
+    "__version__",
+    "load_forecaster",
+    "open_dataset",
+]
+
+_HOMES = {
+    "Dataset": "datasets",
+    "Drive": "geometry",
+    "Forecast": "forecaster",
+    "Forecaster": "forecaster",
+    "Rays": "geometry",
+    "Sweep": "geometry",
+    "load_forecaster": "forecasting.load",
+    "open_dataset": "datasets",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "open_dataset":
-        from copilot4d.datasets import open_dataset
+    if name not in _HOMES:
+        raise AttributeError(f"module 'copilot4d' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"copilot4d.{_HOMES[name]}"), name)
 
-        return open_dataset
-    if name == "load_forecaster":
-        from copilot4d.forecasting.load import load_forecaster
 
-        return load_forecaster
-    raise AttributeError(f"module 'copilot4d' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

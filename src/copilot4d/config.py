@@ -80,7 +80,7 @@ def from_mapping(cls: type[C], mapping: Mapping[str, Any], *, source: str | Path
 
 
 def default_values(config: Any) -> dict[str, Any]:
-    """What the fields of a dataclass, and of those inside it, are where nobody says otherwise; plain values."""
+    """What the fields of a dataclass, and of those inside it, are by default; plain values."""
     found: dict[str, Any] = {}
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,6 +50,16 @@ class DataError(Copilot4dError):
     def __reduce__(self) -> tuple[object, ...]:
         """Survive the trip out of a worker process, with every field."""
         return (_rebuild_data_error, (self.path, self.field, self.expected, self.found, self.remedy))
+
+
+def did_you_mean(name: str, known: Sequence[str], before: str = "") -> str:
+    """A suggestion for a mistyped name, to put behind a message; empty where nothing is near.
+
+    >>> did_you_mean("docter", ["doctor", "demo"])
+    ' (did you mean doctor?)'
+    """
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f" (did you mean {before}{near[0]}?)" if near else ""
 
 
 def check_range(key: str, value: float | Sequence[float], low: float, high: float) -> None:

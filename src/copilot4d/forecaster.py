@@ -39,6 +39,11 @@ class Forecast:
     depths: tuple[FloatArray, ...] | None = None
     alternatives: tuple[Forecast, ...] = ()
 
+    def __repr__(self) -> str:
+        points = ", ".join(f"{len(sweep):,}" for sweep in self.sweeps[:5]) + (", ..." if len(self.sweeps) > 5 else "")
+        more = f", {len(self.alternatives)} alternatives" if self.alternatives else ""
+        return f"Forecast({len(self.sweeps)} sweeps of {points} points{more})"
+
     @property
     def futures(self) -> tuple[Forecast, ...]:
         """All futures, this one first."""

@@ -161,7 +161,7 @@ def test_names_come_before_folders_and_unknown_ones_are_told(tmp_path, monkeypat
 
 def test_what_it_was_trained_on_travels_with_the_model(models, folder):
     assert load_forecaster(folder).trained_on == ("nothing",)
-    assert load_forecaster(folder).with_sampler(top_k=3).limits.endswith("Trained on: nothing.")
+    assert load_forecaster(folder).with_sampler(top_k=3).limits.endswith("Trained on nothing only.")
     assert Copilot4D(*models).trained_on == ()
     path = folder / "copilot4d.json"
     description = json.loads(path.read_text())
@@ -178,7 +178,7 @@ def test_the_shipped_model_loads_and_says_what_it_knows():
     forecaster = load_forecaster("mini")
     assert forecaster.name == "mini"
     assert forecaster.region_half_m == 32.0
-    assert "64 m x 64 m" in forecaster.limits
+    assert "within 32 m of the ego's starting position" in forecaster.limits
     assert sum(path.stat().st_size for path in folder.rglob("*")) < 30e6
 
 

@@ -160,11 +160,13 @@ def test_scores_beyond_what_the_model_sees_are_told(kitti, model, tmp_path, caps
     words += ["--device", "cpu", "--out", str(tmp_path / "scores.json")]
     assert main(words) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "toy knows 32 m x 32 m around the place" in said
-    assert "up to 70 m to each side, also where it predicts nothing: --roi-half 16 scores what it knows" in said
+    assert "toy predicts within 16 m of the ego's starting position; farther out it predicts nothing." in said
+    assert (
+        "up to 70 m to each side, also where the model predicts nothing: --roi-half 16 scores only the region" in said
+    )
     assert main([*words, "--roi-half", "16"]) == 0
     said = capsys.readouterr().out
-    assert "toy knows 32 m" in said
+    assert "toy predicts within 16 m" in said
     assert "--roi-half 16 scores" not in said
 
 

@@ -212,12 +212,12 @@ def test_what_cannot_be_forecast_is_said():
 
 @pytest.mark.parametrize(
     ("token_frame", "where"),
-    [("own", "the ego, wherever it goes,"), ("reference", "the place where the ego is when the forecast begins")],
+    [("own", "the ego"), ("reference", "the ego's starting position")],
 )
 def test_it_says_how_far_it_sees(token_frame, where):
     forecaster = Copilot4D(PillarTokenizer(), StandingWorld(token_frame), name="toy")
     assert forecaster.region_half_m == HALF_M
-    assert forecaster.limits == f"toy knows 40 m x 40 m around {where} and predicts no points beyond."
+    assert forecaster.limits == f"toy predicts within 20 m of {where}; farther out it predicts nothing."
 
 
 def test_models_that_do_not_fit_are_refused():

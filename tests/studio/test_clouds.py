@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from copilot4d.studio.clouds import FULL_DISAGREEMENT_M, Look, clouds, colours, colours_key, legend
+from copilot4d.studio.clouds import (
+    FULL_DISAGREEMENT_M,
+    SIDE_M,
+    Look,
+    clock,
+    clouds,
+    colours,
+    colours_key,
+    labels,
+    legend,
+)
 from copilot4d.studio.plan import Plan
 from copilot4d.studio.run import disagreement_m
 from copilot4d.studio.session import Session
@@ -50,6 +60,41 @@ def test_each_time_shows_its_own_clouds(session):
     assert len(seen(all_times=True)) == 5 + 5 + 3 * 5
     names = [cloud.name for cloud in clouds(session, Look())]
     assert len(set(names)) == len(names)
+
+
+def test_labels_say_which_truth_belongs_to_which_plan(session):
+    def told(**look):
+        given = Look(**look)
+        return {label.name: label for label in labels(session, given, clouds(session, given))}
+
+    assert list(told(time=0)) == ["past"]
+    assert told(time=3)["run_0"].text == "forecast: scripted, plan log"
+    assert told(time=3)["truth"].text == "truth of this plan (the log)"
+    assert told(time=3)["truth"].place_m[1] == 0.0
+    assert told(time=3, side_by_side=True)["truth"].place_m[1] == SIDE_M
+    assert "truth" not in told(time=3, truth=False)
+    session.choose_plan(Plan(kind="brake"))
+    session.ask()
+    assert session.worker.wait_idle(60)
+    assert told(time=3)["truth"].text == "truth of the LOG's way, not of this plan"
+    assert told(time=3)["run_0"].text == "forecast: scripted, plan brake"
+
+
+def test_the_clock_shows_seconds(session):
+    moment = session.moment
+    assert clock(moment, 0).startswith("0.0 s: now")
+    assert clock(moment, 5) == f"+{moment.times_s[4]:.1f} s: future frame 5 of 5"
+    assert clock(moment, -4) == f"{moment.past_times_s[0]:.1f} s: past"
+
+
+def test_time_left_goes_by_the_frames_that_are_there(session, monkeypatch):
+    run = session.run
+    monkeypatch.setattr("copilot4d.studio.run.time.monotonic", lambda: run.began_s + 8.0)
+    assert run.seconds_left() == 0.0  # all are there
+    del run.frames[2:]
+    assert run.seconds_left() == pytest.approx(12.0)  # 4 s each, 3 to come
+    run.frames.clear()
+    assert run.seconds_left() is None
 
 
 def test_futures_are_placed_by_the_pose_that_they_were_imagined_at(session):

@@ -54,7 +54,7 @@ def test_a_window_can_say_how_far_a_model_sees_once_it_is_loaded():
     assert library.limits("toy") == ""
     for name in ("toy", "copy_last"):
         library.forecaster(name)
-    assert library.limits("toy").startswith("toy knows 32 m x 32 m")
+    assert library.limits("toy").startswith("toy predicts within 16 m")
     assert library.limits("copy_last") == ""
 
 

@@ -7,6 +7,7 @@ They lie in a model folder, or in the run of a world model. Folders that were wr
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +106,20 @@ def depth_parts_in(folder: Path) -> DepthParts:
             found="none", remedy="copy the whole folder, or train again (copilot4d train depth-selector)",
         )  # fmt: skip
     return DepthParts(depth_selector=selector, occupancy=occupancy)
+
+
+def copy_depth_parts(source: Path, target: Path) -> bool:
+    """Copy the depth selector and occupancy network of a model folder or run into another that has no selector yet;
+    whether there was one to copy.
+    """
+    place = place_in(source, DEPTH_SELECTOR)
+    if place is None or place_in(target, DEPTH_SELECTOR) is not None:
+        return False
+    for part in (DEPTH_SELECTOR, OCCUPANCY):
+        found = place_in(source, part)
+        if found is not None and place_in(target, part) is None:
+            shutil.copytree(found, target / part)
+    return True
 
 
 def depth_selector_training(folder: Path) -> Mapping[str, float]:

@@ -45,7 +45,7 @@ class Score:
     metric: str  # "chamfer"
     value: float
     dataset: str  # "KITTI Odometry, sequence 08"
-    protocol: str  # the protocol's name, so that nobody compares apples with pears
+    protocol: str  # the protocol's name, so that only scores by the same rules are compared
 
 
 @dataclass(frozen=True, kw_only=True)

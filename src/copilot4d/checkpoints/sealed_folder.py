@@ -151,7 +151,7 @@ def safe_member(folder: Path, name: object) -> Path:
 def sealed_part(folder: Path, name: str) -> Path | None:
     """A folder inside a model folder, which must be sealed and no symbolic link; None where there is none.
 
-    Without its manifest nobody would notice a changed byte: a part that has lost it is refused, not trusted.
+    Without its manifest a changed byte would go unnoticed: a part that has lost it is refused, not trusted.
     """
     part = folder / name
     if part.is_symlink():

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from copilot4d.cli.console import console, next_step
 from copilot4d.cli.options.compare import Options
-from copilot4d.cli.score_table import COLUMNS, cell, drive_list, shown
+from copilot4d.cli.score_table import COLUMNS, cell, drive_list, notes, shown
 from copilot4d.errors import ProtocolError, UsageError
 from copilot4d.evaluation import ScoreFile
 
@@ -32,6 +32,10 @@ def run(options: Options) -> int:
         console.print(markdown(scores, mixed=bool(different)), markup=False, highlight=False)
         return 0
     console.print(table(scores, mixed=bool(different)))
+    if not different:
+        for line in notes(scores):
+            style = "yellow" if line.startswith("warning") else ""
+            console.print(line, style=style, markup=False, highlight=False)
     if different:
         console.print(
             "made by different rules:\n" + "\n".join(different), style="yellow", markup=False, highlight=False
@@ -100,7 +104,7 @@ def table(scores: Sequence[ScoreFile], *, mixed: bool) -> Table:
     widest = max(len(name) for name, _ in rows(scores, mixed=mixed))
     made.add_column("model", min_width=min(24, widest), overflow="fold")  # a name cut short names nothing
     for column in COLUMNS:
-        made.add_column(column.title, justify="right")
+        made.add_column(f"{column.title}\n{column.unit}", justify="right")
     for name, cells in rows(scores, mixed=mixed):
         made.add_row(escape(name), *(f"[bold]{text}[/bold]" if is_best else text for text, is_best in cells))
     return made
@@ -109,9 +113,10 @@ def table(scores: Sequence[ScoreFile], *, mixed: bool) -> Table:
 def markdown(scores: Sequence[ScoreFile], *, mixed: bool) -> str:
     """The table for a page."""
     lines = [
-        "| " + " | ".join(["model", *(column.title for column in COLUMNS)]) + " |",
+        "| " + " | ".join(["model", *(f"{column.title}, {column.unit}" for column in COLUMNS)]) + " |",
         "|---" + "|---:" * len(COLUMNS) + "|",
     ]
     for name, cells in rows(scores, mixed=mixed):
         lines.append("| " + " | ".join([name, *(f"**{text}**" if top else text for text, top in cells)]) + " |")
-    return "\n".join([*lines, "", f"{caption(scores, mixed=mixed)}. Chamfer in m², L1 in m."])
+    below = [] if mixed else [f"{line}{'' if line.endswith('.') else '.'}" for line in notes(scores)]
+    return "\n".join([*lines, "", f"{caption(scores, mixed=mixed)}.", *below])

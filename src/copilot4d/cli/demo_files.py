@@ -23,7 +23,7 @@ from copilot4d.version import __version__
 
 SCORES_FORMAT, SCORES_VERSION = "copilot4d-demo-scores", 1
 HALF_M = 32.0  # of the pictures, as of the scores
-NOBODY_KNOWS = "nobody knows the truth\nof this plan: the log has\nonly what happened"
+UNKNOWN_TRUTH = "no truth for this plan:\nthe log has only\nwhat happened"
 FILM_HOLD = 3  # the last frame stays a little, so that a repeating film can be read
 
 
@@ -173,7 +173,7 @@ def _all_plans(question: Question, answers: Sequence[Answer], model: str, index:
     for plan in question.plans:
         truth = plan.truth[k] if plan.truth else None
         shown = None if truth is None else Frame(points=truth.points, time_s=question.future_s[k])
-        why = NO_TRUTH if plan.truth else NOBODY_KNOWS
+        why = NO_TRUTH if plan.truth else UNKNOWN_TRUTH
         above.append(look.cell(f"truth: {plan.name}", shown, why))
         one = find(answers, question.setting, plan.name, model)
         predicted = Frame(points=one.sweeps[k].points, time_s=question.future_s[k], note=_note(one.scores[k]))

@@ -25,12 +25,12 @@ LOG_CAPTIONS = {**CAPTIONS, "keep": "What the ego of the log really did."}
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedFuture:
-    """One plan: where the ego goes, and what the lidar then sees. No truth: nobody knows."""
+    """One plan: where the ego goes, and what the lidar then sees. No truth: unknown."""
 
     name: str
     caption: str
     world_from_lidar: FloatArray  # (F, 4, 4)
-    truth: tuple[Sweep | None, ...] = ()  # F, None where the log lacks a sweep; empty where nobody knows
+    truth: tuple[Sweep | None, ...] = ()  # F, None where the log lacks a sweep; empty where it is unknown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from copilot4d.cli.model_options import load, tell_limits
 from copilot4d.cli.options.evaluate import Options
 from copilot4d.cli.outputs import check_output_file
 from copilot4d.cli.own_returns import tell_own_returns
-from copilot4d.cli.score_table import COLUMNS, cell, drive_list
+from copilot4d.cli.score_table import COLUMNS, cell, drive_list, notes
 from copilot4d.datasets import Dataset, open_dataset
 from copilot4d.errors import DataError, UsageError
 from copilot4d.evaluation import Protocol, ScoreFile, evaluate_dataset
@@ -52,8 +52,8 @@ def run(options: Options) -> int:
             protocol=protocol,
             on_bad_sweep=options.on_bad_sweep,
             seed=options.seed,
-            guidance=options.guidance,
-            steps=options.sampling_steps,
+            guidance=options.guidance_used,
+            steps=options.steps_used,
             futures=options.futures,
             data=f"{dataset.format}: {options.data}",
             resume=unfinished,
@@ -115,13 +115,15 @@ def show(scores: ScoreFile) -> None:
     table.add_column("ahead")
     table.add_column("frames", justify="right")
     for column in COLUMNS:
-        table.add_column(column.title, justify="right")
+        table.add_column(f"{column.title}\n{column.unit}", justify="right")
     for row in scores.per_horizon:
         values = [cell(row.metrics, column) for column in COLUMNS]
         table.add_row(f"{row.seconds_ahead:.1f} s", str(row.frames_scored), *values)
     table.add_section()
     table.add_row("all", str(scores.frames_scored), *(cell(scores.metrics, column) for column in COLUMNS), style="bold")
     console.print(table)
+    for line in notes([scores]):
+        console.print(line, markup=False, highlight=False)
     console.print(
         f"{scores.references} reference frames, drives {drive_list(scores.drives)}, in {scores.seconds:.0f} s "
         f"({scores.seconds_forecasting:.0f} s forecasting). Medians over all rays inside the ROI: "

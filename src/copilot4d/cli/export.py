@@ -51,9 +51,9 @@ def run(options: Options) -> int:
     place = str(options.out)
     model = shlex.quote(place if "/" in place else f"./{place}")  # a bare word could be the name of a shipped model
     if options.tokenizer is not None and options.world_model is None:
-        next_step(f"copilot4d evaluate-tokenizer --model {model} --data street-v1/val --every 20 --out scores")
+        next_step("copilot4d tokenize --help")
     else:
-        next_step(f"copilot4d evaluate --model {model} --data street-v1/val --setting 1s --every 12 --out scores.json")
+        next_step(f"copilot4d demo --model {model} --out demo_{shlex.quote(_name(options))}")
     return 0
 
 

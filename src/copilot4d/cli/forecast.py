@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 
-from copilot4d.cli.console import console, next_step, track
+from copilot4d.cli.console import console, next_step, track, working
 from copilot4d.cli.forecast_files import check_format, prepare_folder, write_description, write_sweeps
 from copilot4d.cli.forecast_moment import Moment, Route, choose_moment, plan_route
 from copilot4d.cli.model_options import load, tell_limits
@@ -31,10 +31,11 @@ def run(options: Options) -> int:
     tell_own_returns([moment.drive])
     _say_what_is_forecast(options, moment, route)
     tell_limits(forecaster)
-    forecast = forecaster.forecast(
-        moment.past, route.world_from_lidar, guidance=options.guidance, steps=options.sampling_steps, seed=options.seed,
-        futures=options.futures,
-    )  # fmt: skip
+    with working(f"{forecaster.name} forecasts"):
+        forecast = forecaster.forecast(
+            moment.past, route.world_from_lidar, guidance=options.guidance_used, steps=options.steps_used,
+            seed=options.seed, futures=options.futures,
+        )  # fmt: skip
     check_format(forecast, options.format)
     prepare_folder(options.out)
     paths = write_sweeps(options.out, forecast, options.format, track)

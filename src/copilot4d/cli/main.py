@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from copilot4d.cli.console import console, errors_console
+from copilot4d.cli.data_words import with_data_flag
 from copilot4d.cli.flags import with_flags
 from copilot4d.cli.former_names import present_verb, refuse_former_words
-from copilot4d.errors import Copilot4dError, UsageError
+from copilot4d.errors import Copilot4dError, UsageError, did_you_mean
 from copilot4d.version import __version__
 
 
@@ -64,6 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from copilot4d.cli.completion import print_completion
 
             return print_completion(arguments, {name: options_of(name) for name in VERBS})
+        if arguments[0] in ("completion", "__complete"):
+            return complete(arguments)
+        if is_group(arguments):
+            console.print(overview(arguments[0]), markup=False, highlight=False)
+            return 0
         verb, rest = split_verb(arguments)
         return run_verb(verb, rest)
     except Copilot4dError as error:
@@ -99,7 +105,12 @@ def split_verb(arguments: Sequence[str]) -> tuple[str, list[str]]:
         if present is not None:
             raise UsageError(f"`copilot4d {verb}` is called `copilot4d {present}` now")
     known = ", ".join(VERBS)
-    raise UsageError(f"there is no verb {arguments[0]!r}; the verbs are: {known}. Try: copilot4d --help")
+    group = [verb for verb in VERBS if verb.startswith(f"{arguments[0]} ")]
+    if group:
+        near = did_you_mean(" ".join(arguments[:2]), group)
+        raise UsageError(f"`copilot4d {arguments[0]}` has: {', '.join(group)}{near}")
+    near = did_you_mean(arguments[0], list(VERBS), "copilot4d ")
+    raise UsageError(f"there is no verb {arguments[0]!r}{near}; the verbs are: {known}. Try: copilot4d --help")
 
 
 def run_verb(verb: str, arguments: Sequence[str]) -> int:
@@ -107,7 +118,8 @@ def run_verb(verb: str, arguments: Sequence[str]) -> int:
     import tyro
 
     refuse_former_words(verb, arguments)
-    options = tyro.cli(options_of(verb), args=list(arguments), prog=f"copilot4d {verb}")
+    kind = options_of(verb)
+    options = tyro.cli(kind, args=with_data_flag(kind, arguments), prog=f"copilot4d {verb}")
     if hasattr(options, "check"):  # what can be told before torch is loaded
         options.check()
     return int(importlib.import_module(f"copilot4d.cli.{VERBS[verb].module}").run(options))
@@ -122,15 +134,40 @@ def options_of(verb: str) -> Any:
     return importlib.import_module(f"{folder}.{module}").Options
 
 
-def overview() -> str:
-    """What `copilot4d --help` shows."""
-    width = max(map(len, VERBS))
+def is_group(arguments: Sequence[str]) -> bool:
+    """`copilot4d train`, alone or with --help: the first word of several verbs."""
+    return any(verb.startswith(f"{arguments[0]} ") for verb in VERBS) and (
+        len(arguments) == 1 or arguments[1] in ("-h", "--help")
+    )
+
+
+def complete(arguments: Sequence[str]) -> int:
+    """`completion SHELL` prints the lines for the shell's start-up file; `__complete WORDS` answers them."""
+    from copilot4d.cli.complete import SCRIPTS, candidates
+
+    if arguments[0] == "completion":
+        if len(arguments) != 2 or arguments[1] not in SCRIPTS:
+            raise UsageError(
+                f"completion needs the name of your shell: {', '.join(SCRIPTS)} (tcsh and fish: "
+                '--tyro-print-completion). Bash: add `eval "$(copilot4d completion bash)"` to ~/.bashrc'
+            )
+        print(SCRIPTS[arguments[1]], end="")
+        return 0
+    for word in candidates(arguments[1:], list(VERBS), options_of):
+        print(word)
+    return 0
+
+
+def overview(group: str | None = None) -> str:
+    """What `copilot4d --help` shows; `copilot4d train --help` shows the verbs of that group."""
+    shown = {name: verb for name, verb in VERBS.items() if group is None or name.startswith(f"{group} ")}
+    width = max(map(len, shown))
     lines = [
         f"copilot4d {__version__}: lidar world models, from logs on disk to scored forecasts",
         "",
         "usage: copilot4d VERB [options]        copilot4d VERB --help explains a verb, with an example",
         "",
-        *(f"  {name:<{width}}  {verb.summary}" for name, verb in VERBS.items()),
+        *(f"  {name:<{width}}  {verb.summary}" for name, verb in shown.items()),
         "",
         "  --debug anywhere shows the traceback of an error; --version prints the version",
     ]

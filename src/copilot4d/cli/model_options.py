@@ -20,8 +20,8 @@ def tell_limits(forecaster: Forecaster, roi_half_m: float | None = None) -> None
     seen_m = forecaster.region_half_m
     if roi_half_m is not None and roi_half_m > seen_m:
         words += (
-            f" The scores count rays up to {roi_half_m:g} m to each side, also where it predicts nothing: "
-            f"--roi-half {seen_m:g} scores what it knows (and baselines by the same rule)."
+            f" Scores count rays up to {roi_half_m:g} m to each side, also where the model predicts nothing: "
+            f"--roi-half {seen_m:g} scores only the region that it predicts."
         )
     if words:
         console.print(words, markup=False, highlight=False)

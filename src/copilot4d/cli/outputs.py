@@ -1,4 +1,4 @@
-"""Where a verb is to write is looked at before the work: hours must not end at a folder that cannot be written."""
+"""Where a verb is to write is checked before the work: hours must not end at a folder that cannot be written."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ def run(options: Options) -> int:
         if world.is_first:
             cache = open_token_cache(options.out)
             show(written, cache)
-            next_step(f"copilot4d train world-model --tokens {shlex.quote(str(options.out))} --run runs/world_model")
+            words = ["--tokens", options.out, "--tokenizer", options.tokenizer, "--run", "runs/world_model"]
+            next_step(shlex.join(["copilot4d", "train", "world-model", *map(str, words)]))
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shlex
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -13,14 +14,16 @@ import numpy as np
 from copilot4d.baselines.occupancy_4d import Occupancy4d
 from copilot4d.checkpoints.depth_parts import (
     DEPTH_SELECTOR,
+    FORMER,
     OCCUPANCY,
+    depth_selector_in,
     occupancy_in,
     save_depth_selector,
     save_occupancy,
 )
 from copilot4d.checkpoints.load_occupancy_4d import KIND as OCCUPANCY_4D
 from copilot4d.checkpoints.load_occupancy_4d import load_occupancy_4d_network
-from copilot4d.checkpoints.model_folder import run_of, shipped_occupancy_4d
+from copilot4d.checkpoints.model_folder import DESCRIPTION, run_of, shipped_model, shipped_occupancy_4d
 from copilot4d.checkpoints.pretrained import ModelCard, Score
 from copilot4d.cli.console import console, next_step, track
 from copilot4d.cli.export import occupancy_summary
@@ -31,18 +34,20 @@ from copilot4d.datasets.windows import Window
 from copilot4d.depth_selection import CANDIDATES, DepthSelector
 from copilot4d.errors import UsageError
 from copilot4d.forecasting.copilot4d import Copilot4D
-from copilot4d.forecasting.load import load_forecaster
+from copilot4d.forecasting.load import SHIPPED_MODELS, load_forecaster
 from copilot4d.training.distributed import choose_device
 from copilot4d.training.malloc import keep_freed_memory
 from copilot4d.training.tasks.depth_selector import Examples, costs_of, fit
 from copilot4d.training.tasks.depth_selector_examples import forecast_examples, moments
 
 HELD_OUT_EVERY = 10  # each tenth forecast is for the score
+DEPTH_PART_NAMES = (DEPTH_SELECTOR, OCCUPANCY, *FORMER.values())
 
 
 def run(options: Options) -> int:
     """Run the verb."""
-    out = options.out or _home(options.model) / DEPTH_SELECTOR
+    home, target = _home(options.model), target_of(options)
+    out = target / DEPTH_SELECTOR
     check_output_folder("--out", out)
     if options.rays_per_frame < 1:
         raise UsageError(f"--rays-per-frame must be at least 1, got {options.rays_per_frame}")
@@ -60,28 +65,77 @@ def run(options: Options) -> int:
         forecaster = forecaster.with_occupancy(occupancy.to(device))
     began = time.monotonic()
     learned, held_out = collect(options, forecaster)
-    selector = fit(learned, steps=options.updates, seed=options.seed)
+    start = None if options.from_scratch else start_of(home, occupancy)
+    selector = fit(learned, steps=options.updates, seed=options.seed, start=start)
     by_selector = float(costs_of(selector, held_out).mean())
+    if start is not None:
+        before = float(costs_of(start, held_out).mean())
+        is_better = by_selector < before
+        console.print(
+            f"held-out cost of a ray: {before:.3f} m2 with the selector that the model had, {by_selector:.3f} m2 "
+            f"fine-tuned: {'BETTER than' if is_better else 'NOT BETTER than'} where it started"
+            f"{'' if is_better else '. The former selector is kept; try more --forecasts or other drives'}",
+            highlight=False,
+        )
+        selector, by_selector = (selector, by_selector) if is_better else (start, before)
     costs = np.concatenate([frame.costs for frame in held_out])
     rendered, measured = (float(costs[:, CANDIDATES.index(name)].mean()) for name in ("rendered", "recent"))
     console.print(
-        f"mean cost of {len(costs)} rays kept aside: {by_selector:.3f} m2 with the selector, {rendered:.3f} with "
+        f"mean cost of {len(costs)} held-out rays: {by_selector:.3f} m2 with the selector, {rendered:.3f} with "
         f"rendered depths alone, {measured:.3f} with measured depths alone",
         highlight=False,
     )
-    is_at_home = options.occupancy is None and out.parent.resolve() == _home(options.model).resolve()
+    if target.resolve() != home.resolve():
+        copy_model(home, target)
+    is_at_home = options.occupancy is None and target.resolve() == home.resolve()
     if occupancy is not None and not is_at_home:
         save_occupancy(out.parent / OCCUPANCY, occupancy.cpu(), occupancy_card(options, occupancy))
     save_depth_selector(
         out, selector, card(options, selector, sum(map(len, learned)), time.monotonic() - began, by_selector)
     )
     console.print(f"Wrote {out}", markup=False, highlight=False)
+    shown = str(target) if "/" in str(target) else f"./{target}"  # a bare word could be the name of a shipped model
     words = [
-        "copilot4d", "evaluate", "--model", options.model, "--data", options.data[0], "--setting", options.settings[0],
+        "copilot4d", "evaluate", "--model", shown, "--data", options.data[0], "--setting", options.settings[0],
         "--roi-half", f"{forecaster.region_half_m:g}", "--every", 12, "--out", "scores.json",
     ]  # fmt: skip
     next_step(shlex.join(map(str, words)))
     return 0
+
+
+def target_of(options: Options) -> Path:
+    """The run or model folder that gets the selector."""
+    home = _home(options.model)
+    is_shipped = str(options.model) in SHIPPED_MODELS
+    if options.out is None:
+        target = Path(f"{options.model}_tuned") if is_shipped else home
+    else:
+        target = options.out.parent if options.out.name == DEPTH_SELECTOR else options.out
+    if target.resolve() == home.resolve():
+        return target
+    if not (home / DESCRIPTION).is_file():
+        raise UsageError(
+            f"--out: {home} is a run, which keeps its selector itself; leave --out away, and `copilot4d export` the run"
+        )
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(f"{target} exists and is not empty; name another model folder with --out")
+    return target
+
+
+def copy_model(home: Path, target: Path) -> None:
+    """The tokenizer, the world model and the description of a model folder, without what selects depths."""
+    shutil.copytree(
+        home, target, dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns(*DEPTH_PART_NAMES),
+    )  # fmt: skip
+
+
+def start_of(home: Path, occupancy: Occupancy4d | None) -> DepthSelector | None:
+    """The selector that the model has, if it chooses among the same candidates."""
+    start = depth_selector_in(home)
+    if start is None or start.config.needs_occupancy_depths != (occupancy is not None):
+        return None
+    return start
 
 
 def occupancy_of(options: Options) -> Occupancy4d | None:
@@ -147,7 +201,7 @@ def card(options: Options, selector: DepthSelector, rays: int, seconds: float, s
         samples=rays,
         training_s=seconds,
         hardware=f"{platform.machine()}, {sys.platform}",
-        scores=[Score(metric="cost of a ray, m2", value=score, dataset="forecasts kept aside", protocol="its own")],
+        scores=[Score(metric="cost of a ray, m2", value=score, dataset="held-out forecasts", protocol="its own")],
         command=shlex.join(["copilot4d", *sys.argv[1:]]),
     )
 
@@ -164,4 +218,6 @@ def occupancy_card(options: Options, network: Occupancy4d) -> ModelCard:
 
 def _home(model: Path) -> Path:
     """The folder in which a model's selector lives: the model folder, or the run, also of one of its checkpoints."""
+    if str(model) in SHIPPED_MODELS:
+        return shipped_model(str(model))
     return run_of(model) if (model / "checkpoints").is_dir() or (model / "manifest.json").is_file() else model

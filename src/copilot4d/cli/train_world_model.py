@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from copilot4d.checkpoints.depth_parts import copy_depth_parts
 from copilot4d.checkpoints.load_tokenizer import load_tokenizer
 from copilot4d.checkpoints.load_world_model import load_world_model
-from copilot4d.checkpoints.model_folder import note_tokenizer
+from copilot4d.checkpoints.model_folder import note_tokenizer, run_of
 from copilot4d.cli.console import console, next_step
 from copilot4d.cli.options.train_world_model import Options
 from copilot4d.cli.training_options import Shown, training_config, with_changes
 from copilot4d.config import read_yaml
 from copilot4d.errors import DataError, UsageError
 from copilot4d.presets import preset
-from copilot4d.tokens.token_cache import open_token_cache
+from copilot4d.tokens.token_cache import TokenCache, open_token_cache
 from copilot4d.tokens.token_clips import TokenClips
 from copilot4d.training import Recipe, paper_recipe, train
 from copilot4d.training.setup import part_of
@@ -65,12 +67,41 @@ def run(options: Options) -> int:
     if result.checkpoint is not None:
         if options.tokenizer is not None:
             note_tokenizer(options.run, options.tokenizer)
+        _keep_depth_selection(options)
         console.print(f"\n{result.step} steps done; the newest checkpoint is {result.checkpoint}", highlight=False)
-        shown = "TOKENIZER" if options.tokenizer is None else shlex.quote(str(options.tokenizer))
-        next_step(
-            f"copilot4d export --tokenizer {shown} --world-model {shlex.quote(str(options.run))} --out models/mine"
-        )
+        next_step(next_command(options))
     return result.exit_code
+
+
+def next_command(options: Options) -> str:
+    """Share the model with its tokenizer: the given one, or the one that the tokens say they were made with."""
+    run = shlex.quote(str(options.run))
+    if options.tokenizer is None:
+        made = tokenizer_of(open_token_cache(options.tokens[0]))
+        if made is None:
+            return "copilot4d export --help"
+        return f"copilot4d export --tokenizer {shlex.quote(made)} --world-model {run} --out models/mine"
+    return f"copilot4d export --tokenizer {shlex.quote(str(options.tokenizer))} --world-model {run} --out models/mine"
+
+
+def tokenizer_of(cache: TokenCache) -> str | None:
+    """The tokenizer that the command of a token cache names, if it is still there."""
+    words = shlex.split(cache.command)
+    place = next((value for flag, value in pairwise(words) if flag == "--tokenizer"), None)
+    return place if place is not None and Path(place).is_dir() else None
+
+
+def _keep_depth_selection(options: Options) -> None:
+    """A fine-tuned run keeps what selected the depths of the model that it started from."""
+    if options.init_from is None:
+        return
+    source = part_of(options.init_from, "world_model")
+    home = source.resolve().parent if (source / "config.json").is_file() else run_of(source)
+    if copy_depth_parts(home, options.run):
+        console.print(
+            f"kept the depth selector of {options.init_from}; `copilot4d train depth-selector --model {options.run}` "
+            "fine-tunes it", markup=False, highlight=False,
+        )  # fmt: skip
 
 
 def world_model_config(options: Options) -> WorldModelConfig:

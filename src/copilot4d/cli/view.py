@@ -51,9 +51,13 @@ def run(options: Options) -> int:
         console.print(f"The studio is open at {studio.url} (Ctrl-C ends it)", markup=False, highlight=False)
         console.print(f"What you save goes to {options.out}", markup=False, highlight=False)
         _wait()
-    command = ["evaluate", "--model", model, "--data", str(options.data), "--out", "scores.json"]
-    next_step(shlex.join(["copilot4d", *command]))
+    next_step(f"copilot4d {next_command(model, str(options.data))}")
     return 0
+
+
+def next_command(model: str, data: str) -> str:
+    """Score the model on the same data."""
+    return shlex.join(["evaluate", "--model", model, "--data", data, "--setting", "1s", "--out", "scores.json"])
 
 
 def _is_there(name: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from copilot4d.datasets.indexing import Indexed, IndexedDrives
-from copilot4d.errors import DataError, UsageError
+from copilot4d.errors import DataError, UsageError, did_you_mean
 from copilot4d.geometry import Drive
 from copilot4d.progress import Track, silent
 
@@ -99,6 +99,10 @@ class Dataset(Mapping[str, Drive]):
         except OSError as error:  # a folder that may not be looked into
             raise refused(self.root, error) from error
 
+    def __repr__(self) -> str:
+        shown = ", ".join(self.names[:6]) + (", ..." if len(self.names) > 6 else "")
+        return f"Dataset({self.format}, {str(self.root)!r}, {len(self)} drives: {shown})"
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 
@@ -109,7 +113,10 @@ class Dataset(Mapping[str, Drive]):
         """Only the drives of a split, e.g. "train", "val", "test"."""
         if name not in self.splits:
             known = ", ".join(self.splits) or "none"
-            raise UsageError(f"{self.root} ({self.format}) has no split {name!r}; its splits: {known}")
+            raise UsageError(
+                f"{self.root} ({self.format}) has no split {name!r}{did_you_mean(name, list(self.splits))}; "
+                f"its splits: {known}"
+            )
         chosen = self.select(self.splits[name])
         if self.origin is None or self.origin.split is not None or self.origin.names is not None:
             return chosen
@@ -153,7 +160,8 @@ class Dataset(Mapping[str, Drive]):
 
     def _unknown(self, missing: Sequence[str]) -> str:
         shown = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
-        return f"{self.root} has no drive {', '.join(missing)}; its drives: {shown}"
+        near = did_you_mean(missing[0], self.names)
+        return f"{self.root} has no drive {', '.join(missing)}{near}; its drives: {shown}"
 
 
 def refused(path: Path, error: OSError) -> DataError:

@@ -14,7 +14,7 @@ except ImportError:  # Windows: nothing is held there
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Hold a lock file while inside; a file system without locks holds nobody up."""
+    """Hold a lock file while inside; a file system without locks holds no process up."""
     with path.open("a") as file:
         if fcntl is not None:
             with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
 """Which index belongs to a data set, whether it still holds, and how it is made: beside, then renamed, by one process.
 
-A drive in the index has a stamp of the files that it was read from (size, time, inode), which is looked at whenever
+A drive in the index has a stamp of the files that it was read from (size, time, inode), which is compared whenever
 the drive is opened: one that has changed is read from its files again. The sweeps' own files are not looked at.
 """
 

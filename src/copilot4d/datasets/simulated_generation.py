@@ -102,7 +102,7 @@ def _written(generation: Generation, out: Path, missing: list[int], workers: int
 def _start_worker() -> None:
     """Ctrl-C reaches every process of a terminal: workers finish the drive at hand, and the parent stops.
 
-    A parent that was killed stops nobody: so each worker watches it, and ends with it.
+    A parent that was killed does not stop its workers: so each watches it, and ends with it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
@@ -112,7 +112,7 @@ def _end_with_the_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)  # at once: nobody is left to take the result
+        os._exit(1)  # at once: the result has no taker
 
 
 def _write_one(generation: Generation, out: Path, index: int) -> int:

@@ -25,7 +25,7 @@ SPACING_TOLERANCE = 0.1  # of the wanted spacing; real "10 Hz" lidars run betwee
 FRAME_TOLERANCE = 0.5  # of a sweep: how far from its place on the log's clock a frame may lie
 
 _KEYFRAME_INTERVAL_S = 0.5
-_NOMINAL_INTERVAL_S = 0.1  # taken for a drive of a single sweep, whose rate nobody can know
+_NOMINAL_INTERVAL_S = 0.1  # taken for a drive of a single sweep, whose rate is unknown
 _DENSE_FRAMES = 5  # in, and out
 _ARGOVERSE2_EVERY = 5  # of the strided sweeps of all logs
 

@@ -1,4 +1,4 @@
-"""`ObservedSpace`: where the past's beams have been, so that a ray is known to enter what nobody has looked into yet.
+"""`ObservedSpace`: where the past's beams have been, so that a ray is known to enter unobserved space.
 
 A beam shows more than the point that it ends in: all the way there was free. What lies behind a house's front, or
 beyond a parked lorry, no beam has passed, and there a surface may begin that no sweep has measured and no token shows:
@@ -23,9 +23,9 @@ from copilot4d.geometry import Rays, Sweep, VoxelGrid, se3
 from copilot4d.geometry.se3 import FloatArray
 
 GRID = VoxelGrid(minimum=(-96.0, -96.0, -5.0), cell_size=(0.5, 0.5, 1.0), shape=(384, 384, 12))  # around the newest
-STEP_M = 0.25  # between the places on a ray that are looked at
+STEP_M = 0.25  # between the places on a ray that are tested
 SHORT_M = 0.5  # a beam counts as having passed up to so much before its point: behind, a slanted surface has begun
-NOWHERE_M = 200.0  # how far rays are looked at: what does not come before counts as beginning there
+NOWHERE_M = 200.0  # how far rays are followed: what does not come before counts as beginning there
 LEAST_M = 1.0  # a gap between beams is shorter than this, unobserved space is longer
 
 
@@ -103,7 +103,7 @@ def _walk(
         depth, unobserved_m, is_over = 0.0, 0.0, False
         x, y, z = starts[r]
         dx, dy, dz = strides[r]
-        # So many steps stay inside for sure: rounding, over all of them, is far less than the one that is kept back.
+        # This number of steps stays inside for sure: rounding, over all of them, is far less than the one that is kept back.
         inside = 0.0
         if 0 <= x < x_cells and 0 <= y < y_cells and 0 <= z < z_cells:
             inside = min(_steps_inside(x, dx, x_cells), _steps_inside(y, dy, y_cells), _steps_inside(z, dz, z_cells))

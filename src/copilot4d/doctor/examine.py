@@ -30,7 +30,7 @@ class Report:
     format: str | None  # None where the data set cannot be opened
     names: tuple[str, ...] = ()  # all drives
     splits: dict[str, int] = field(default_factory=dict)  # drives in each
-    drives: tuple[DriveReport, ...] = ()  # those that were looked at and could be opened
+    drives: tuple[DriveReport, ...] = ()  # those that were examined and could be opened
     every_sweep: bool = False
     findings: tuple[Finding, ...] = ()
 

@@ -30,7 +30,7 @@ def motion_size(motion: FloatArray) -> FloatArray:
 
 def telling_pairs(drive: Drive, most: int = 8) -> list[FramePair]:
     """Neighbours in motion, spread over the drive, and pairs up to a second apart where the motion changes most: at an
-    even speed nobody can see that poses are off by one frame.
+    even speed the sweeps do not show that poses are off by one frame.
     """
     if len(drive) < 2:
         return []

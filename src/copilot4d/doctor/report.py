@@ -55,14 +55,14 @@ def headline(report: Report) -> str:
 
 
 def sample(report: Report, hint: str = "") -> str:
-    """One line: how much of it was looked at."""
+    """One line: how much of it was examined."""
     sweeps = sum(d.sweeps for d in report.drives)
     read = sum(len(d.clouds) for d in report.drives)
     pairs = sum(len(d.poses.pairs) for d in report.drives)
     more = f"; {hint}" if hint and not report.every_sweep else ""
     return (
-        f"Looked at {len(report.drives)} of {len(report.names)} drives: the files of {sweeps} sweeps, the points of "
-        f"{read}, {pairs} pairs laid on each other{more}"
+        f"Examined {len(report.drives)} of {len(report.names)} drives: the files of {sweeps} sweeps, the points of "
+        f"{read}, {pairs} pairs compared{more}"
     )
 
 

@@ -65,7 +65,7 @@ class WorldModelEnv(gymnasium.Env[Observation, Any]):
     setting: which past sweeps a moment has and how long a step is, as in the protocol: "1s" or "3s".
     action_mode: "speed_yaw_rate" (m/s, rad/s) or "se3" (vx, vy, vz, wx, wy, wz in the lidar's own frame). Either is
         held for the whole step and starts from the last pose as it is: the ego moves in its own plane.
-    horizon: an episode is truncated after so many steps.
+    horizon: an episode is truncated after this number of steps.
     futures: how many are imagined along the same ego poses. The first is observed, the others tell the disagreement.
     guidance, steps: of the sampler; baselines ignore them.
     reward: reward(previous, action, following, info) -> number; observations are read-only there, info may be added to.

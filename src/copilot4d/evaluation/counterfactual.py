@@ -19,7 +19,7 @@ from copilot4d.geometry.se3 import FloatArray
 
 NEAR_M = 0.5  # a point this far outside a box still counts as on it
 ABOVE_GROUND_M = 0.3  # lower points of a box are taken for the ground below it
-SAME_M2 = 1e-3  # truths that are nearer to each other than this are one truth: nobody could tell them apart
+SAME_M2 = 1e-3  # truths that are nearer to each other than this are one truth: they cannot be told apart
 
 
 @dataclass(frozen=True, kw_only=True)

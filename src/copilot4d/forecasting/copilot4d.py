@@ -120,13 +120,18 @@ class Copilot4D:
     @property
     def limits(self) -> str:
         """What those who read its forecasts should know, in a sentence or two."""
-        x, y, _ = (high - low for low, high in self.tokenizer.config.grid.box.reshape(2, 3).T)
         is_own = self.world_model.config.token_frame == "own"
-        where = "the ego, wherever it goes," if is_own else "the place where the ego is when the forecast begins"
+        where = "the ego" if is_own else "the ego's starting position"
         has_measured = self.depth_selector is not None
-        beyond = "shows beyond what the past sweeps measured" if has_measured else "predicts no points beyond"
-        words = f"{self.name} knows {x:.0f} m x {y:.0f} m around {where} and {beyond}."
-        return f"{words} Trained on: {', '.join(self.trained_on)}." if self.trained_on else words
+        beyond = "it repeats what the past sweeps saw" if has_measured else "it predicts nothing"
+        words = f"{self.name} predicts within {self.region_half_m:g} m of {where}; farther out {beyond}."
+        data = ", ".join(one.split(" (")[0] for one in self.trained_on)  # details are on the model cards
+        return f"{words} Trained on {data} only." if data else words
+
+    def __repr__(self) -> str:
+        rows, columns = self.tokenizer.config.tokens
+        depths = "selected depths" if self.depth_selector is not None else "rendered depths"
+        return f"Copilot4D({self.name!r}, {rows} x {columns} tokens, within {self.region_half_m:g} m, {depths})"
 
     @property
     def fingerprint(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from copilot4d.baselines import BASELINES
-from copilot4d.errors import UsageError
+from copilot4d.errors import UsageError, did_you_mean
 from copilot4d.forecaster import Forecaster
 
 SHIPPED_MODELS = ("mini",)
@@ -53,8 +53,10 @@ def load_forecaster(
 
 def check_model_name(name: str) -> None:
     """UsageError where it is neither a known name nor a folder. Needs no torch."""
-    if name not in (*SHIPPED_MODELS, *BASELINES, *SHIPPED_BASELINES) and not Path(name).is_dir():
-        raise UsageError(f"there is no model {name!r}, and no folder of that name; known names: {_known()}")
+    names = [*SHIPPED_MODELS, *BASELINES, *SHIPPED_BASELINES]
+    if name not in names and not Path(name).is_dir():
+        near = did_you_mean(name, names)
+        raise UsageError(f"there is no model {name!r}, and no folder of that name{near}; known names: {_known()}")
 
 
 def _known() -> str:

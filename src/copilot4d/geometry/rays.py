@@ -35,6 +35,9 @@ class Rays:
     origins: FloatArray
     directions: FloatArray
 
+    def __repr__(self) -> str:
+        return f"Rays({len(self.directions):,})"
+
     def __post_init__(self) -> None:
         if self.origins.shape != self.directions.shape or self.origins.ndim != 2 or self.origins.shape[-1] != 3:
             raise UsageError(

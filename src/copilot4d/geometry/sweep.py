@@ -53,6 +53,10 @@ class Sweep:
     def __len__(self) -> int:
         return len(self.points)
 
+    def __repr__(self) -> str:
+        x, y, z = self.world_from_lidar[:3, 3]
+        return f"Sweep({len(self):,} points, lidar at ({x:.1f}, {y:.1f}, {z:.1f}) m, {self.timestamp_ns * 1e-9:.3f} s)"
+
     @property
     def point_origins(self) -> NDArray[np.float32]:
         """(N, 3): where each point's ray started, in the sweep's frame."""
@@ -131,6 +135,10 @@ class Drive(Sequence[Sweep]):
     def __len__(self) -> int:
         return len(self.timestamps_ns)
 
+    def __repr__(self) -> str:
+        seconds = float(self.timestamps_ns[-1] - self.timestamps_ns[0]) * 1e-9 if len(self) else 0.0
+        return f"Drive({self.name!r}, {len(self)} sweeps, {seconds:.1f} s, {self.format})"
+
     def __getitem__(self, index: int | slice) -> Any:  # Sweep for an int, Drive for a slice
         if isinstance(index, slice):
             frames = np.arange(len(self)) if self.frames is None else self.frames
@@ -173,6 +181,9 @@ class Clip:
     future: tuple[Sweep, ...]
     past_frames: tuple[int, ...]  # indices in the drive
     future_frames: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return f"Clip({self.drive!r}, {len(self.past)} past and {len(self.future)} future sweeps)"
 
     @property
     def reference(self) -> Sweep:

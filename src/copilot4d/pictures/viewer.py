@@ -68,7 +68,7 @@ class Plan:
     caption: str
     reference_from_lidar: FloatArray  # (P + F, 4, 4), past and future, in the lidar frame of the last past sweep
     forecasts: Mapping[str, Sequence[Cloud]]  # model -> F clouds
-    truth: Sequence[Cloud | None] = ()  # F clouds, None where the log has none; empty where nobody knows the truth
+    truth: Sequence[Cloud | None] = ()  # F clouds, None where the log has none; empty where the truth is unknown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,7 @@ def voxel_depths(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid)
 
 
 def _walked_or_passed(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> VoxelDepths:
-    """What `_Walk` gives, where nobody asks for gradients."""
+    """What `_Walk` gives, where no gradients are needed."""
     one_table = len(rays) >= WORTH_A_TABLE and bool((rays.scenes == rays.scenes[0]).all() & (steps == steps[0]).all())
     if not one_table:
         return _walked(logits, rays, steps, grid)
@@ -97,7 +97,7 @@ def passed_voxels(logits: Tensor, rays: RayBatch, grid: VoxelGrid) -> VoxelDepth
 
 
 def _walked(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> VoxelDepths:
-    """What `_Walk` gives, where nobody asks for gradients: some rays at a time, so that what they cross stays in the
+    """What `_Walk` gives, where no gradients are needed: some rays at a time, so that what they cross stays in the
     processor's cache, and threads side by side.
     """
     entry, leave = rays.span(grid)

@@ -1,5 +1,5 @@
-"""Rays through one step's densities in one pass: walk, composite, stop. The kernel behind `voxel_depths` where nobody
-asks for gradients and many rays share a step.
+"""Rays through one step's densities in one pass: walk, composite, stop. The kernel behind `voxel_depths` where no
+gradients are needed and many rays share a step.
 
 The crossings of a ray live in a scratch of its own. Densities lie in a table (X, Y, Z) of that step alone, so that a
 crossing costs one read and, in free space, no exponential function.

@@ -115,7 +115,7 @@ def composite_crossings(
 ) -> None:  # fmt: skip
     """Write (R,) expected depth, median depth of what is stopped (infinite where nothing is) and opacity.
 
-    slopes: (S,) gets d expected / d logit of each crossing; (0,) where nobody asks. With T_i what reaches voxel i, L_i
+    slopes: (S,) gets d expected / d logit of each crossing, or is (0,). With T_i what reaches voxel i, L_i
     its length and m(tau) = (1 - e^-tau) / tau the part of it that a ray passes on average, D = near + sum_i T_i L_i
     m(tau_i), so that dD / dtau_i = T_i L_i m'(tau_i) - (how far the ray goes on average behind voxel i).
     """

@@ -18,7 +18,7 @@ LOOK_AHEAD_M = 45
 
 @dataclass(frozen=True, kw_only=True)
 class Leaders:
-    """Whoever is next ahead of each agent; a gap of FAR_M means nobody."""
+    """Whoever is next ahead of each agent; a gap of FAR_M means that there is none."""
 
     gap_m: FloatArray
     speed_m_s: FloatArray

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ FUTURES = (
     (255, 110, 90),
 )  # fmt: skip
 _GREY = (110, 114, 124)
+SIDE_M = 75.0  # from forecast to truth, side by side: to the left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,7 @@ class Look:
     futures: bool = True
     only_future: int | None = None  # of each run; None: all
     colour: ColourBy = "layer"
+    side_by_side: bool = False  # the truth beside the forecast, not in the same place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,11 @@ class Cloud:
     tint: tuple[int, int, int]
     visible: bool
     rivals: tuple[Sweep, ...] = ()  # futures of the same time, this one among them
+
+    @property
+    def is_truth(self) -> bool:
+        """What the log or the simulator shows, not what a model predicts."""
+        return self.role in ("truth", "simulated")
 
     def points(self, moment: Moment) -> NDArray[np.float32]:
         """(N, 3) in the reference frame."""
@@ -85,6 +92,42 @@ def clouds(session: Session, look: Look) -> list[Cloud]:
     for k in range(len(moment.times_s)):
         found += _futures_at(runs, k, float(moment.times_s[k]), look)
     return found
+
+
+class Label(NamedTuple):
+    """Words in the scene: what is shown at a place (3,), in the reference frame."""
+
+    name: str
+    text: str
+    place_m: tuple[float, float, float]
+
+
+def labels(session: Session, look: Look, shown: Sequence[Cloud]) -> list[Label]:
+    """Which cloud is the truth of which plan, and which is whose forecast."""
+    visible = {cloud.role for cloud in shown if cloud.visible}
+    side_m = SIDE_M if look.side_by_side else 0.0
+    found = []
+    runs = session.runs() if "future" in visible else ()
+    for order, run in enumerate(runs):
+        found.append(Label(f"run_{order}", f"forecast: {run.model}, plan {run.label}", (0.0, 0.0, 6.0 + 2.5 * order)))
+    above_m = 6.0 if look.side_by_side else 6.0 + 2.5 * len(runs)
+    if "truth" in visible:
+        is_its_own = session.plan.kind == "log"
+        words = "truth of this plan (the log)" if is_its_own else "truth of the LOG's way, not of this plan"
+        found.append(Label("truth", words, (0.0, side_m, above_m)))
+    if "simulated" in visible:
+        found.append(Label("simulated", "simulated truth of this plan", (0.0, side_m, above_m + 2.5)))
+    if visible == {"past"}:
+        found.append(Label("past", "past: what the model sees", (0.0, 0.0, 6.0)))
+    return found
+
+
+def clock(moment: Moment, time: int) -> str:
+    """The time of a frame in seconds, and which frame it is."""
+    if time > 0:
+        return f"+{float(moment.times_s[time - 1]):.1f} s: future frame {time} of {len(moment.times_s)}"
+    seconds = float(moment.past_times_s[len(moment.past) - 1 + time])
+    return "0.0 s: now, the newest sweep that the model sees" if time == 0 else f"{seconds:.1f} s: past"
 
 
 def colours(cloud: Cloud, moment: Moment, by: ColourBy) -> NDArray[np.uint8]:
@@ -122,7 +165,7 @@ def legend(by: ColourBy, futures: int) -> str:
         if futures < 2:
             return "one future has nothing to disagree with: sample several, or keep one and try another plan"
         return f"distance to the other futures: dark none, yellow {FULL_DISAGREEMENT_M:g} m and more"
-    return "blue past, white truth, green simulated truth, other colours the imagined futures"
+    return "blue past, white truth, green simulated truth, other colours the forecasts"
 
 
 def _futures_at(runs: Sequence[Run], k: int, time_s: float, look: Look) -> list[Cloud]:

@@ -16,6 +16,7 @@ from copilot4d.studio.plan import PRESETS
 from copilot4d.studio.run import MOST_FUTURES, MOST_GUIDANCE, MOST_SEED, MOST_STEPS, Sampling
 
 ALL_FUTURES = "all"
+LAYOUTS = ("overlay", "side by side")
 Mood = Literal["plain", "bad", "good"]
 _MOODS = {"plain": "inherit", "bad": "#ff8a80", "good": "#7ddc8c"}
 
@@ -31,7 +32,8 @@ class Panel:
         self.progress = gui.add_progress_bar(0.0, visible=False, animated=True)
         self.imagine = gui.add_button("Imagine", hint="Sample the futures of this plan", color="pink")
         self.cancel = gui.add_button("Cancel", disabled=True, hint="Stop sampling; frames that are there stay")
-        self.time = gui.add_slider("time", 0, 1, 1, 0, hint="0 is now; before it the past, after it the future")
+        self.time = gui.add_slider("time", 0, 1, 1, 0, hint="Frames: 0 is now; below it the past, above it the future")
+        self.clock = gui.add_html("")
         self.play = gui.add_checkbox("play", False)
         with gui.add_folder("Moment"):
             self.drive = gui.add_dropdown("drive", [""], hint="Which drive of the data")
@@ -55,7 +57,10 @@ class Panel:
             self.show_futures = gui.add_checkbox("futures", True, hint="What the models imagine")
             self.only = gui.add_dropdown("which", [ALL_FUTURES], hint="All samples of a plan, or one of them")
             self.all_times = gui.add_checkbox("all times at once", False)
-            self.point_size = gui.add_slider("point size m", 0.02, 0.3, 0.01, 0.08)
+            self.layout = gui.add_dropdown(
+                "layout", LAYOUTS, hint="Truth and forecast in one place, or the truth beside the forecast"
+            )
+            self.point_size = gui.add_slider("point size m", 0.01, 0.3, 0.01, 0.04)
         with gui.add_folder("Sampling", expand_by_default=False):
             self.futures = gui.add_slider("futures", 1, MOST_FUTURES, 1, sampling.futures, hint="Samples of each plan")
             self.seed = gui.add_number(

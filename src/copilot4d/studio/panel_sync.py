@@ -7,7 +7,8 @@ slider out of the hand. So what came from a widget is never written to it, unles
 from __future__ import annotations
 
 from copilot4d.datasets import Dataset
-from copilot4d.studio.clouds import Look, legend
+from copilot4d.progress import duration
+from copilot4d.studio.clouds import Look, clock, legend
 from copilot4d.studio.moment import Moment
 from copilot4d.studio.panel import ALL_FUTURES, Mood, Panel, lines, set_options, set_range, set_value
 from copilot4d.studio.plan import PlannedWay
@@ -39,6 +40,7 @@ class PanelSync:
             self._show_choices(session, undo)
             if session.moment is not None:
                 self._show_moment(session, session.moment, look, undo)
+                self._panel.clock.content = lines((clock(session.moment, look.time), "plain"))
             self._show_results(session, trouble, saved)
 
     def _show_choices(self, session: Session, undo: bool) -> None:
@@ -108,7 +110,9 @@ def _progress(session: Session, run: Run) -> str:
     if run.state == "waiting":
         return "waits for another window's forecast" if session.worker.is_busy_with_others(id(session)) else "begins"
     if run.state == "running":
-        return f"{made} of {wanted} frames" if made < wanted else f"all {made} frames, now the simulated truth"
+        left = run.seconds_left()
+        soon = "" if left is None else f", about {duration(left)} left"
+        return f"{made} of {wanted} frames{soon}" if made < wanted else f"all {made} frames, now the simulated truth"
     if run.state == "cancelled":
         return f"cancelled after {made} of {wanted} frames"
     if run.state == "failed":

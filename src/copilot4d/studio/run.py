@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -53,6 +54,13 @@ class Run:
     state: State = "waiting"
     error: str = ""
     note: str = ""
+    began_s: float | None = None  # on the monotonic clock: when sampling began
+
+    def seconds_left(self) -> float | None:
+        """How long the missing frames take if each takes as long as those before; None before the first is there."""
+        if self.began_s is None or not self.frames:
+            return None
+        return (time.monotonic() - self.began_s) / len(self.frames) * (len(self.poses) - len(self.frames))
 
     @property
     def is_pending(self) -> bool:

@@ -13,7 +13,7 @@ import viser
 
 from copilot4d.geometry import Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
-from copilot4d.studio.clouds import FUTURES, Cloud, ColourBy, colours, colours_key
+from copilot4d.studio.clouds import FUTURES, Cloud, ColourBy, Label, colours, colours_key
 from copilot4d.studio.moment import Moment
 from copilot4d.studio.plan import WAYPOINTS, PlannedWay
 from copilot4d.studio.run import Run
@@ -40,20 +40,25 @@ class Scene:
         self._atomic = client.atomic
         self._dragged = dragged  # called while a waypoint moves (False) and when it is let go (True)
         self._sent: dict[str, _Sent] = {}
+        self._labels: dict[str, tuple[Label, viser.LabelHandle]] = {}
         self._ego: viser.BoxHandle | None = None
         self._grid: viser.GridHandle | None = None
         self._ways: dict[str, tuple[object, viser.LineSegmentsHandle]] = {}
         self._waypoints: list[viser.TransformControlsHandle] = []
         self._moment: Moment | None = None
 
-    def show_clouds(self, moment: Moment, wanted: Sequence[Cloud], by: ColourBy, point_size_m: float) -> None:
-        """Send what is new, switch what is known, remove what is gone."""
+    def show_clouds(
+        self, moment: Moment, wanted: Sequence[Cloud], by: ColourBy, point_size_m: float, *,
+        truth_beside_m: float = 0.0, labels: Sequence[Label] = (),
+    ) -> None:  # fmt: skip
+        """Send what is new, switch what is known, remove what is gone. Truth stands so far to the left."""
         with self._atomic():
+            self._show_labels(labels)
             names = {cloud.name for cloud in wanted}
             for name in [name for name in self._sent if name not in names]:
                 self._sent.pop(name).handle.remove()
             for cloud in wanted:
-                self._show(moment, cloud, by, point_size_m)
+                self._show(moment, cloud, by, point_size_m, truth_beside_m if cloud.is_truth else 0.0)
 
     def show_ego(self, moment: Moment, world_from_lidar: FloatArray) -> None:
         """The ego's body at one of its poses, and the ground around the newest one."""
@@ -107,6 +112,7 @@ class Scene:
     def clear_clouds(self) -> None:
         """Remove all clouds, as when another moment is chosen."""
         with self._atomic():
+            self._show_labels(())
             while self._sent:
                 self._sent.popitem()[1].handle.remove()
 
@@ -114,7 +120,19 @@ class Scene:
         """How many clouds the browser holds."""
         return len(self._sent)
 
-    def _show(self, moment: Moment, cloud: Cloud, by: ColourBy, point_size_m: float) -> None:
+    def _show_labels(self, wanted: Sequence[Label]) -> None:
+        """A label is sent again only where its words or its place changed."""
+        for name in [name for name in self._labels if name not in {label.name for label in wanted}]:
+            self._labels.pop(name)[1].remove()
+        for label in wanted:
+            known = self._labels.get(label.name)
+            if known is None or known[0] != label:
+                if known is not None:
+                    known[1].remove()
+                handle = self._scene.add_label(f"/labels/{label.name}", label.text, position=label.place_m)
+                self._labels[label.name] = (label, handle)
+
+    def _show(self, moment: Moment, cloud: Cloud, by: ColourBy, point_size_m: float, beside_m: float) -> None:
         sent = self._sent.get(cloud.name)
         if sent is not None and sent.sweep is not cloud.sweep:
             del self._sent[cloud.name]
@@ -125,7 +143,7 @@ class Scene:
         if sent is None:
             handle = self._scene.add_point_cloud(
                 cloud.name, points=cloud.points(moment), colors=colours(cloud, moment, by), point_size=point_size_m,
-                point_shape="circle", precision="float32", point_shading="flat",
+                point_shape="circle", precision="float32", point_shading="flat", position=(0.0, beside_m, 0.0),
             )  # fmt: skip
             self._sent[cloud.name] = _Sent(cloud.sweep, colours_key(cloud, by), handle)
             return
@@ -134,6 +152,8 @@ class Scene:
             sent.colours_key = colours_key(cloud, by)
         if cloud.visible:
             sent.handle.point_size = point_size_m
+            if sent.handle.position[1] != beside_m:
+                sent.handle.position = (0.0, beside_m, 0.0)
         sent.handle.visible = cloud.visible
 
     def _waypoint(self, k: int) -> viser.TransformControlsHandle:

@@ -7,6 +7,7 @@ whichever thread changed something; it must be quick.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -162,6 +163,7 @@ class Session:
     # --- in the worker's thread ------------------------------------------------------------------------------------
 
     def _work(self, run: Run, moment: Moment, simulate: bool) -> Iterator[None]:
+        run.began_s = time.monotonic()
         if not self._advance(run, "running"):
             return
         forecaster = self.library.forecaster(run.model)
@@ -196,7 +198,7 @@ class Session:
         return root[1].fork()
 
     def _advance(self, run: Run, state: Any, add: Callable[[], None] = lambda: None) -> bool:
-        """Put something into the run, unless nobody wants it any more."""
+        """Put something into the run, unless it is out of date."""
         with self._lock:
             if self._closed or run is not self.run or not run.is_pending:
                 return False

@@ -18,10 +18,10 @@ import numpy as np
 import viser
 
 from copilot4d.errors import Copilot4dError, UsageError
-from copilot4d.studio.clouds import Look, clouds
+from copilot4d.studio.clouds import SIDE_M, Look, clouds, labels
 from copilot4d.studio.library import Library
 from copilot4d.studio.moment import Moment
-from copilot4d.studio.panel import ALL_FUTURES, Panel, connect
+from copilot4d.studio.panel import ALL_FUTURES, LAYOUTS, Panel, connect
 from copilot4d.studio.panel_sync import PanelSync
 from copilot4d.studio.plan import Kind, Plan
 from copilot4d.studio.run import Run, Sampling
@@ -100,7 +100,7 @@ class View:
             ([panel.save], self._on_save),
             (
                 [panel.all_times, panel.past, panel.truth, panel.show_futures, panel.colour, panel.only,
-                 panel.point_size, panel.handles, panel.play],
+                 panel.point_size, panel.layout, panel.handles, panel.play],
                 self._wake.set,
             ),
         ):  # fmt: skip
@@ -274,6 +274,7 @@ class View:
         self.look = replace(
             self.look, all_times=panel.all_times.value, past=panel.past.value, truth=panel.truth.value,
             futures=panel.show_futures.value, colour=panel.colour.value,
+            side_by_side=panel.layout.value == LAYOUTS[1],
             only_future=int(only) - 1 if only in panel.only.options and only != ALL_FUTURES else None,
         )  # fmt: skip
         if session.moment is None:
@@ -287,7 +288,11 @@ class View:
             return
         poses = [*(sweep.world_from_lidar for sweep in moment.past), *session.way.poses]
         place = min(max(look.time + len(moment.past) - 1, 0), len(poses) - 1)
-        self.scene.show_clouds(moment, clouds(session, look), look.colour, self.panel.point_size.value)
+        shown = clouds(session, look)
+        self.scene.show_clouds(
+            moment, shown, look.colour, self.panel.point_size.value, labels=labels(session, look, shown),
+            truth_beside_m=SIDE_M if look.side_by_side else 0.0,
+        )  # fmt: skip
         self.scene.show_ego(moment, poses[place])
         self.scene.show_ways(moment, session.way, session.runs())
         self.scene.show_waypoints(

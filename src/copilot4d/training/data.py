@@ -156,7 +156,7 @@ class Batches:
         return dataclasses.replace(loaded, data=to_device(loaded.data, self.world.device))
 
     def _kill_workers(self) -> None:
-        """A process that is stopped hears nothing but SIGKILL; at the end, Python would wait for it for ever."""
+        """A process that is stopped reacts to SIGKILL alone; at the end, Python would wait for it for ever."""
         for worker in getattr(self._iterator, "_workers", ()):
             worker.kill()
 
@@ -166,7 +166,7 @@ class Batches:
 
 
 def _share(data: Any) -> None:
-    """Move a batch into shared memory here and now: torch would do it in a thread, whose errors nobody hears of."""
+    """Move a batch into shared memory here and now: torch would do it in a thread, whose errors get lost."""
     try:
         _each_tensor(data, torch.Tensor.share_memory_)
     except (RuntimeError, OSError) as error:

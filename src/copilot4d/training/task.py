@@ -86,7 +86,7 @@ class TrainingTask(ABC):
         return {}
 
     def default_config(self) -> Mapping[str, Any]:
-        """Values of `config` where nobody says otherwise: what a checkpoint from before a setting existed meant."""
+        """Values of `config` by default: what a checkpoint from before a setting existed meant."""
         return {}
 
     def conventions(self) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ from copilot4d.training.optimizer import learning_rate, set_learning_rate
 from copilot4d.training.parallel import Parallel
 from copilot4d.training.precision import Precision
 from copilot4d.training.settings import TrainingConfig
+from copilot4d.training.start_score import compare_with_start, note_start
 from copilot4d.training.state import TrainingState
 from copilot4d.training.stop_signals import STOP_SIGNALS, StopNow, StopSignals
 from copilot4d.training.task import StepContext, TrainingTask
@@ -85,9 +86,12 @@ class Trainer:
                 self.observer.on_message(f"step {self.state.step}: stopped without saving; {self.last_checkpoint()}")
             else:
                 self.save()
+            compare_with_start(self.config.run, self.store if self.world.is_first else None, self.observer)
         return self._stop if self.state.step < self.config.steps else None
 
     def _steps(self) -> None:
+        if self.state.step == 0 and self.config.init_from is not None and self.config.evaluate_every is not None:
+            self.score_start()
         while self.state.step < self.config.steps:
             self.step()
             self.between_steps()
@@ -235,6 +239,13 @@ class Trainer:
             shown = "  ".join(f"{n} {v:.5g}" for n, v in scores.items())
             self.observer.on_message(f"step {self.state.step}: {shown}{'  (best so far)' if best else ''}")
         return best
+
+    def score_start(self) -> None:
+        """Score the weights that the run starts from and keep them: what training makes worse is never the best."""
+        self.evaluate()
+        if self.state.score is not None:
+            self.save()
+            note_start(self.config.run, self.task.score, self.state.score)
 
     def draw(self) -> None:
         """Pictures of what the (averaged) weights can do."""

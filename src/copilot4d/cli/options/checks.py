@@ -1,4 +1,4 @@
-"""What can be told about options before anything heavy is loaded: whether the folders that they name are there."""
+"""What can be checked of options before anything heavy is loaded: whether the folders that they name are there."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Options(ModelOptions):
     """
 
     data: Path
-    """The data set; its format is recognised."""
+    """The data set; its format is recognised. Also as the first word: copilot4d evaluate DATA ..."""
     setting: Literal["1s", "3s"]
     """How far to forecast: the protocol's two settings."""
     out: Path
@@ -36,7 +36,7 @@ class Options(ModelOptions):
     every: int = 1
     """Score only each n-th reference frame."""
     limit: int | None = None
-    """Score only so many reference frames, the first ones."""
+    """Score only the first N reference frames."""
     thin: int = 1
     """Score only each n-th ray: a quick look. The protocol's name then ends in thinN, and no table mixes such scores
     with others."""
@@ -47,4 +47,4 @@ class Options(ModelOptions):
     on_bad_sweep: Literal["raise", "skip"] = "raise"
     """Stop at a sweep that cannot be read, or leave out the windows that touch it and list them."""
     futures: int = 1
-    """Forecast so many futures: scores are those of the first; best of them, mean and spread are told beside."""
+    """Futures to forecast. Scores are those of the first; the best, the mean and the spread are printed beside."""

@@ -31,7 +31,7 @@ class Options:
     every: int = 1
     """Only each n-th sweep of a drive."""
     limit: int | None = None
-    """At most so many sweeps."""
+    """Score at most N sweeps."""
     count_all_codes: bool = False
     """Count the codes of every sweep, also of those that --every and --limit leave out: encoding is cheap."""
     other_scans: Path | None = None

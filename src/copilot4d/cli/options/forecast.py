@@ -20,7 +20,8 @@ class Options(ModelOptions):
     """
 
     data: Path
-    """A data set: KITTI, nuScenes, Argoverse 2, or an own folder of sweeps. The format is recognised."""
+    """A data set: KITTI, nuScenes, Argoverse 2, or an own folder of sweeps; the format is recognised. Also as the
+    first word: copilot4d forecast DATA ..."""
     out: Path
     """The folder to write into."""
     drive: str | None = None

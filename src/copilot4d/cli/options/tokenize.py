@@ -32,7 +32,7 @@ class Options:
     held_out: tuple[str, ...] = ()
     """Drives that are tokenised too, but marked: never to be trained on."""
     max_drives: int | None = None
-    """At most so many drives, beside the held-out ones."""
+    """At most N drives, not counting the held-out ones."""
     token_frame: Literal["own", "reference"] = "reference"
     """own: each sweep in its own frame, as in the paper; reference: all sweeps of a clip in the frame of its reference
     sweep, so that static things keep their tokens. The mini preset of the world model wants reference."""

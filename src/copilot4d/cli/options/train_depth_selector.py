@@ -15,40 +15,45 @@ class Options:
 
         copilot4d train depth-selector --model runs/world --data street-v1/train:150 --drives train_000120 train_000121
 
-    The model forecasts drives whose future is known; take some that the world model was not trained on. The
-    selector is written into the run, from where `forecast`, `evaluate`, `view` and `export` take it along.
+    The model forecasts drives whose future is known; take some that the world model was not trained on. A selector that
+    the model already has is fine-tuned, and replaced only where the new one is better on held-out sweeps. The
+    selector is written into the run, from where `forecast`, `evaluate`, `view` and `export` use it; a shipped model
+    (`--model mini`) is copied to ./mini_tuned first.
     """
 
     model: Path
-    """The run of a world model, or a model folder."""
+    """The run of a world model, a model folder, or mini."""
     data: tuple[Path, ...]
     """One or several data sets; the format of each is recognised."""
     tokenizer: Path | None = None
     """The tokenizer's run or folder, for a run that does not name its own."""
     drives: tuple[str, ...] = ()
-    """Learn only from these drives."""
+    """Train only on these drives."""
     split: str | None = None
-    """Learn only from the drives of this split."""
+    """Train only on the drives of this split."""
     settings: tuple[Literal["1s", "3s"], ...] = ("1s", "3s")
-    """The protocol's settings whose frame rates are learned."""
+    """The protocol's settings to train for; they differ in their frame rates."""
     forecasts: tuple[int, ...] = (40,)
     """How many at most, spread over the drives: one number for all settings or one for each. Each tenth, or at least
     one, is kept for the score."""
     rays_per_frame: int = 6000
-    """Rays of each forecast frame that are learned from."""
+    """Rays of each forecast frame to train on."""
     sampling_steps: int = 10
     """Of the forecasts."""
     occupancy: str | None = None
     """An occupancy network whose depths can be chosen, too: a run of train occupancy-4d, its folder, or occupancy_4d
     for the one that comes with the package. By default the one that the model has, if any."""
     top_k: int | None = None
-    """Forecasts draw among so many tokens; 0: among all. By default the model's own."""
+    """Sample from the k most likely tokens (0: all). By default the model's own."""
     updates: int = 4000
     """Updates of the selector."""
     seed: int = 0
     """Of forecasts, rays and updates."""
     out: Path | None = None
-    """Where to write the selector; by default into the model's folder."""
+    """A new model folder: a copy of the model with the new selector. By default the selector goes into the run or
+    folder of --model."""
+    from_scratch: bool = False
+    """Do not start from the selector that the model has."""
     device: str = "auto"
     """cpu, cuda, cuda:1: where the model forecasts."""
 

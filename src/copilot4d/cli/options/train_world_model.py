@@ -31,7 +31,7 @@ class Options(RunOptions):
     drives: tuple[str, ...] = ()
     """Train only on these drives."""
     intervals: tuple[int, ...] = ()
-    """Only clips with so many frames of the log from one frame to the next."""
+    """Train only on clips with these frame intervals, in frames of the log."""
     process: Literal["absorbing_uniform", "maskgit"] | None = None
     """maskgit: no noise, loss on masked tokens only (the paper's ablation)."""
     tokenizer: Path | None = None

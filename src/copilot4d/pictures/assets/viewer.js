@@ -126,9 +126,15 @@ class Viewer {
     this.grid.replaceChildren();
     this.panes = [];
     this.grid.style.setProperty("--plans", this.horizon.plans.length);
-    for (const view of views) {
+    // A plan without truth has no panes for it: only what a log really holds is shown.
+    const shows = (view, plan) => view === "forecast" || plan.truth.length > 0;
+    const rows = views.filter((view) => this.horizon.plans.some((plan) => shows(view, plan)));
+    for (const view of rows) {
       this.horizon.plans.forEach((plan, column) => {
+        if (!shows(view, plan)) return;
         const element = child(this.grid, "div", "viewer-pane");
+        element.style.gridColumn = column + 1;
+        element.style.gridRow = rows.indexOf(view) + 1;
         const key = `${view} ${column}`;
         if (!this.cameras.has(key)) this.cameras.set(key, { ...(this.lastCamera || DEFAULT_CAMERA) });
         element.tabIndex = 0;
@@ -169,7 +175,6 @@ class Viewer {
 
   whyEmpty(view, plan) {
     if (!plan.forecasts[this.state.model] && view !== "truth") return `${this.state.model} is not shown for this plan.`;
-    if (!plan.truth.length) return "Nobody knows the truth of this plan: the log has only what really happened.";
     return "The log has no true sweep here.";
   }
 

@@ -9,6 +9,7 @@ right, for often several are.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -93,9 +94,10 @@ def _tree(points: FloatArray) -> KDTree:
 
 
 def fit(
-    data: Sequence[Examples], config: DepthSelectorConfig | None = None, *, steps: int = 4000, seed: int = 0
-) -> DepthSelector:
-    """The selector that loses least on the rays of these frames."""
+    data: Sequence[Examples], config: DepthSelectorConfig | None = None, *, steps: int = 4000, seed: int = 0,
+    start: DepthSelector | None = None,
+) -> DepthSelector:  # fmt: skip
+    """The selector that loses least on the rays of these frames; learned anew, or fine-tuned from `start`."""
     frames = [frame for frame in data if len(frame)]
     if not frames:
         raise UsageError("there are no rays to learn a depth selector from")
@@ -105,8 +107,11 @@ def fit(
     rng = np.random.default_rng(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        selector = DepthSelector(config or _config_for(frames[0]))
-    optimizer = torch.optim.AdamW(selector.parameters(), lr=LEARNING_RATE, weight_decay=1e-4)
+        selector = DepthSelector(config or _config_for(frames[0])) if start is None else copy.deepcopy(start).train()
+    if start is not None:
+        selector.absorb_scale(-mean / deviation, 1 / deviation)  # it read plain features, and reads scaled ones now
+    rate, unsure_m2 = (LEARNING_RATE, UNSURE_M2) if start is None else (LEARNING_RATE / 4, 0.0)
+    optimizer = torch.optim.AdamW(selector.parameters(), lr=rate, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.03, total_iters=steps)
     for step in range(steps):
         batch = [frames[i].drawn(RAYS, rng) for i in rng.integers(len(frames), size=FRAMES)]
@@ -115,7 +120,7 @@ def fit(
         scaled = (views[:, :-1] - mean[:, None, None]) / deviation[:, None, None] * is_there
         logits = selector((features - mean) / deviation, torch.cat([scaled, is_there], dim=1), places)
         costs = torch.from_numpy(np.concatenate([frame.costs for frame in batch]))
-        loss = expected_cost(logits, costs) - UNSURE_M2 * (1 - step / steps) * doubt(logits)
+        loss = expected_cost(logits, costs) - unsure_m2 * (1 - step / steps) * doubt(logits)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
