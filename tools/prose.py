@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-CHECKED = ("src", "tools")
+CHECKED = ("src", "tools", "CONTRIBUTING.md")
 INSTEAD = {
     r"hears?\b|listens? to": "uses",
     r"second opinions?": "occupancy depths (or: 4D-Occ's predicted depths)",

@@ -48,7 +48,7 @@ def test_mistyped_words_get_a_suggestion(words, suggestion, data, tmp_path, caps
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("words")
     for name in ("monday", "tuesday"):
-        write_folder(make_drive(3, rings=4, azimuths=20, name=name), folder / name)
+        write_folder(make_drive(24, rings=4, azimuths=20, name=name), folder / name)
     return folder
 
 

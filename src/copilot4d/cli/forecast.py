@@ -49,7 +49,7 @@ def run(options: Options) -> int:
         options.out, moment, route, forecast, paths,
         model=forecaster.name, data=str(options.data), setting=options.setting,
         options={
-            "guidance": options.guidance, "steps": options.sampling_steps, "seed": options.seed,
+            "guidance": options.guidance_used, "steps": options.steps_used, "seed": options.seed,
             "futures": options.futures, **forecaster.settings, "format": options.format,
         },
     )  # fmt: skip

@@ -37,7 +37,7 @@ def run(options: Options) -> int:
     start = Start(
         data=str(options.data), model=model, out=options.out, drive=options.drive, frame=options.frame,
         sampling=Sampling(
-            guidance=options.guidance, steps=options.sampling_steps, seed=options.seed, futures=options.futures
+            guidance=options.guidance_used, steps=options.steps_used, seed=options.seed, futures=options.futures
         ).checked(),
         may_open=is_loopback(options.host),
     )  # fmt: skip

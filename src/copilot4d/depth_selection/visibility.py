@@ -103,7 +103,7 @@ def _walk(
         depth, unobserved_m, is_over = 0.0, 0.0, False
         x, y, z = starts[r]
         dx, dy, dz = strides[r]
-        # This number of steps stays inside for sure: rounding, over all of them, is far less than the one that is kept back.
+        # These steps stay inside for sure: rounding, over all of them, is far less than the one that is kept back.
         inside = 0.0
         if 0 <= x < x_cells and 0 <= y < y_cells and 0 <= z < z_cells:
             inside = min(_steps_inside(x, dx, x_cells), _steps_inside(y, dy, y_cells), _steps_inside(z, dz, z_cells))

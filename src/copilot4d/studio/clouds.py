@@ -29,7 +29,7 @@ FUTURES = (
     (255, 110, 90),
 )  # fmt: skip
 _GREY = (110, 114, 124)
-SIDE_M = 75.0  # from forecast to truth, side by side: to the left
+SIDE_M = 50.0  # from forecast to truth, side by side: to the left
 
 
 @dataclass(frozen=True, kw_only=True)
