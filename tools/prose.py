@@ -18,7 +18,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-CHECKED = ("src", "tools", "CONTRIBUTING.md")
+READ_BY_USERS = (
+    "cli",
+    "doctor",
+    "studio",
+    "datasets",
+    "forecasting",
+    "checkpoints",
+    "environment",
+    "pictures",
+    "simulator",
+)
+CHECKED = ("tools", "CONTRIBUTING.md", *(f"src/copilot4d/{folder}" for folder in READ_BY_USERS))
 INSTEAD = {
     r"hears?\b|listens? to": "uses",
     r"second opinions?": "occupancy depths (or: 4D-Occ's predicted depths)",
