@@ -13,6 +13,10 @@ from copilot4d.evaluation.moving_rays import (
     constant_velocity_errors,
     moving_ray_errors,
 )
+from copilot4d.evaluation.moving_tally import MovingTally
+from copilot4d.evaluation.protocol import Protocol
+from copilot4d.evaluation.runner import evaluate_dataset
+from copilot4d.evaluation.scores import ScoreFile
 from copilot4d.forecaster import Forecast, PlainForecaster
 from copilot4d.geometry import Rays
 from copilot4d.simulator.benchmark import street_v1_drive
@@ -60,6 +64,32 @@ def test_constant_velocity_beats_copying_what_moves(street):
     copied = moving_ray_errors(load_forecaster("copy_last"), drives, windows)
     assert moved.rays == copied.rays > 50
     assert moved.share_near() > 0.7 > copied.share_near()
+
+
+def test_an_evaluation_tells_of_moving_rays(street, tmp_path):
+    drives, _ = street
+    (drive,) = drives.values()
+    scores = evaluate_dataset(
+        Knowing(drive, 0.4), drives, setting="1s", protocol=Protocol(roi_half_m=32.0), every=40, limit=2
+    )
+    moving = scores.moving
+    assert moving["rays"] == sum(row["rays"] for row in moving["per_horizon"]) > 50
+    assert (moving["within_1m"], len(moving["per_horizon"])) == (1.0, 5)
+    assert moving["median_m"] == pytest.approx(0.4, abs=0.011)
+    assert ScoreFile.read(scores.write(tmp_path / "scores.json")).moving == moving
+
+
+def test_counts_by_hand_survive_being_stored():
+    tally = MovingTally()
+    tally.add(2, np.array([0.005, 0.995, 3.0, np.nan]))
+    tally.add(1, np.array([1.0]))
+    again = MovingTally.from_plain(tally.to_plain()).summary()
+    assert again == tally.summary()
+    first, second = again["per_horizon"]
+    assert (first["rays"], first["within_1m"]) == (1, 0.0)  # 1 m is not within
+    assert (second["rays"], second["within_1m"]) == (4, 0.5)
+    assert second["median_m"] == pytest.approx(0.995)
+    assert MovingTally().summary() == {}
 
 
 def test_shares_and_medians_by_hand():

@@ -135,6 +135,13 @@ def show(scores: ScoreFile) -> None:
             f"A quick look: each {thin}th ray alone was forecast and scored. These are not the protocol's scores.",
             style="yellow", markup=False, highlight=False,
         )  # fmt: skip
+    if scores.moving:
+        ahead = ", ".join(f"{100 * row['within_1m']:.0f}" for row in scores.moving["per_horizon"])
+        console.print(
+            f"Rays that meet something moving: {100 * scores.moving['within_1m']:.0f} % within 1 m of the truth "
+            f"(by frame: {ahead}), median error {scores.moving['median_m']:.2f} m, {scores.moving['rays']} rays",
+            markup=False, highlight=False,
+        )  # fmt: skip
     if scores.several:
         best, mean = scores.several["best"]["chamfer_roi"], scores.several["mean"]["chamfer_roi"]
         console.print(

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from copilot4d.datasets.windows import Window, read_clip
 from copilot4d.errors import UsageError
 from copilot4d.forecaster import Forecaster
-from copilot4d.geometry import Rays, Sweep, inside_box, se3
+from copilot4d.geometry import Drive, Rays, Sweep, inside_box, se3
 from copilot4d.geometry.rays import intersect_box
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.progress import Track, silent
@@ -107,12 +108,22 @@ def constant_velocity_errors(
     return found
 
 
+def moving_points(drive: Drive, frame: int) -> NDArray[np.bool_] | None:
+    """(N,) which points of a sweep, as `read_clip` gives it, lie on something moving; None where nobody knows."""
+    if not isinstance(drive, SimulatedDrive) or drive.read_truth is None:
+        return None
+    moving = drive.truth(frame).moving
+    return moving if drive.ego_box is None else moving[~inside_box(drive[frame].points, drive.ego_box)]
+
+
 def _moving_rays(drive: SimulatedDrive, frame: int, newest: Sweep, roi_half_m: float) -> tuple[Rays, FloatArray]:
     rays, true_m, _ = _moving(drive, frame, newest, roi_half_m)
     return rays, true_m
 
 
-def _moving(drive: SimulatedDrive, frame: int, newest: Sweep, roi_half_m: float) -> tuple[Rays, FloatArray, np.ndarray]:
+def _moving(
+    drive: SimulatedDrive, frame: int, newest: Sweep, roi_half_m: float
+) -> tuple[Rays, FloatArray, NDArray[np.int32]]:
     """Rays of a sweep that meet something moving within the ROI around the newest past sweep: in the sweep's own frame,
     with their true depths and the agents that they meet.
     """

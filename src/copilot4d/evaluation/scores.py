@@ -76,6 +76,7 @@ class ScoreFile:
     skipped: list[SkippedSweep] = field(default_factory=list)
     pooled: dict[str, float] = field(default_factory=dict)  # medians over all in-ROI rays of the data set
     several: dict[str, Any] = field(default_factory=dict)  # several futures: best of them, mean, spread
+    moving: dict[str, Any] = field(default_factory=dict)  # rays that meet something moving, where the data knows
     seconds_forecasting: float = 0.0
     options: dict[str, Any] = field(default_factory=dict)  # seed, guidance, steps, ...
     protocol_rules: dict[str, Any] = field(default_factory=dict)

@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.evaluation.frame_score import METRICS, DetailedScore, FrameScore
+from copilot4d.evaluation.moving_tally import MovingTally
 from copilot4d.evaluation.pooled_median import PooledMedian
 from copilot4d.evaluation.protocol import Protocol
 from copilot4d.evaluation.scores import HorizonScore, ReferenceScore, ScoreFile
 from copilot4d.evaluation.several import SeveralFrame, several_from_plain, several_to_plain, summarise_several
+from copilot4d.geometry.se3 import FloatArray
 
 
 class Tally:
@@ -31,6 +33,7 @@ class Tally:
         self._frames: list[str] = []
         self._l1, self._absrel = PooledMedian(), PooledMedian()
         self._several: list[SeveralFrame] = []
+        self._moving = MovingTally()
 
     def add(
         self, drive: str, horizon: int, times_ns: tuple[int, int], detailed: DetailedScore, *, truth: str = ""
@@ -47,6 +50,10 @@ class Tally:
         self._frames.append(f"{drive} {reference_ns} {future_ns} {truth}\n")
         self._l1.add(detailed.roi_l1[np.isfinite(detailed.roi_l1)])
         self._absrel.add(detailed.roi_absrel[np.isfinite(detailed.roi_absrel)])
+
+    def add_moving(self, horizon: int, errors_m: FloatArray) -> None:
+        """Depth errors of the rays of a frame that meet something moving."""
+        self._moving.add(horizon, errors_m)
 
     def add_several(self, frames: Sequence[SeveralFrame]) -> None:
         """What several futures of a window say beside the first one's scores."""
@@ -101,6 +108,7 @@ class Tally:
             frames_hash=hashlib.sha256("".join(self._frames).encode()).hexdigest()[:12],
             pooled={"roi_l1_median": self._l1.value(), "roi_absrel_median": self._absrel.value()},
             several=summarise_several(self._several, futures),
+            moving=self._moving.summary(),
             **about,
         )
 
@@ -115,6 +123,7 @@ class Tally:
             "frames": self._frames,
             "seconds_forecasting": self.seconds_forecasting,
             "several": [several_to_plain(frame) for frame in self._several],
+            "moving": self._moving.to_plain(),
         }
         return plain, self._l1.counts, self._absrel.counts
 
@@ -132,6 +141,7 @@ class Tally:
         for drive, reference_ns, horizons in plain["horizons"]:
             restored._horizons[str(drive), int(reference_ns)] = [int(horizon) for horizon in horizons]
         restored._reasons = Counter({str(reason): int(count) for reason, count in plain["reasons"].items()})
+        restored._moving = MovingTally.from_plain(plain.get("moving", ()))
         restored._several = [several_from_plain(values) for values in plain["several"]]
         restored._frames = [str(line) for line in plain["frames"]]
         restored.seconds_forecasting = float(plain["seconds_forecasting"])

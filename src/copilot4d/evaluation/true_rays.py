@@ -20,6 +20,7 @@ class TrueFrame:
     points: NDArray[np.float32]  # (N, 3) the returns
     one_origin: bool  # all rays start at the frame's own origin
     scoring_from_future: FloatArray  # (4, 4)
+    moving: NDArray[np.bool_] | None = None  # (N,) which returns lie on something moving, where the data knows
 
     @property
     def fingerprint(self) -> str:
@@ -35,10 +36,13 @@ class TrueFrame:
         return se3.transform_points(frame_from_future, self.rays.origins)
 
 
-def true_frame(clip: Clip, index: int, protocol: Protocol) -> TrueFrame:
+def true_frame(
+    clip: Clip, index: int, protocol: Protocol, moving: NDArray[np.bool_] | None = None
+) -> TrueFrame:  # fmt: skip
     """The true rays of the clip's future frame `index`; the ROI lies in the protocol's frame of scoring.
 
-    In parity mode all rays start at the sweep's own origin, also those of a second lidar, as in the public code.
+    moving: of all points of that sweep, where the data knows what moves. In parity mode all rays start at the sweep's
+    own origin, also those of a second lidar, as in the public code.
     """
     sweep = clip.future[index]
     if protocol.parity:
@@ -54,6 +58,7 @@ def true_frame(clip: Clip, index: int, protocol: Protocol) -> TrueFrame:
         points=sweep.points[keep],
         one_origin=sweep.origins is None,
         scoring_from_future=scoring_from_future,
+        moving=None if moving is None else moving[keep],
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from copilot4d.errors import ForecastError, UsageError
 from copilot4d.evaluation.frame_score import DetailedScore, score_frame_detailed
@@ -15,7 +17,7 @@ from copilot4d.evaluation.several import SeveralFrame, several_frames
 from copilot4d.evaluation.tally import Tally
 from copilot4d.evaluation.true_rays import TrueFrame, true_frame
 from copilot4d.forecaster import Forecast, Forecaster
-from copilot4d.geometry import Clip, se3
+from copilot4d.geometry import Clip, inside_box, se3
 from copilot4d.geometry.se3 import FloatArray
 
 NO_RAYS = "no true ray enters the ROI"
@@ -44,11 +46,15 @@ class WindowScore:
     times_ns: list[tuple[int, int]]  # of the reference and of each frame
     truths: list[str]  # what each frame was scored against
     several: list[SeveralFrame]
+    moving: list[FloatArray | None] = field(default_factory=list)  # errors of rays that meet something moving
 
     def add_to(self, tally: Tally) -> None:
         """All of it: an interrupt before leaves the tally without this window, not with half of it."""
         tally.seconds_forecasting += self.seconds
         tally.add_several(self.several)
+        for i, errors_m in enumerate(self.moving):
+            if errors_m is not None:
+                tally.add_moving(i + 1, errors_m)
         for i, result in enumerate(self.frames):
             if isinstance(result, str):
                 tally.not_scored(result)
@@ -56,9 +62,13 @@ class WindowScore:
                 tally.add(self.drive, i + 1, self.times_ns[i], result, truth=self.truths[i])
 
 
-def score_window(protocol: Protocol, forecaster: Forecaster, clip: Clip, sampling: Sampling) -> WindowScore:
-    """Forecast a clip's future on its true rays, and score it."""
-    truth = [true_frame(clip, i, protocol) for i in range(len(clip.future))]
+def score_window(
+    protocol: Protocol, forecaster: Forecaster, clip: Clip, sampling: Sampling,
+    moving: Sequence[NDArray[np.bool_] | None] = (),
+) -> WindowScore:  # fmt: skip
+    """Forecast a clip's future on its true rays, and score it. moving: of each future sweep, which points move."""
+    known = moving or [None] * len(clip.future)
+    truth = [true_frame(clip, i, protocol, known[i]) for i in range(len(clip.future))]
     before = time.monotonic()
     forecast = _forecast(forecaster, clip, truth, sampling)
     spent = time.monotonic() - before
@@ -70,7 +80,19 @@ def score_window(protocol: Protocol, forecaster: Forecaster, clip: Clip, samplin
         times_ns=[(clip.reference.timestamp_ns, sweep.timestamp_ns) for sweep in clip.future],
         truths=[frame.fingerprint for frame in truth],
         several=_several(protocol, clip, forecast, truth, scored) if len(forecast.futures) > 1 else [],
+        moving=[_moving_errors(protocol, forecast, frame, i) for i, frame in enumerate(truth)],
     )
+
+
+def _moving_errors(protocol: Protocol, forecast: Forecast, frame: TrueFrame, index: int) -> FloatArray | None:
+    """Depth errors of the rays whose return lies on something moving inside the ROI; None where that is not known."""
+    if frame.moving is None or forecast.depths is None:
+        return None
+    inside = inside_box(se3.transform_points(frame.scoring_from_future, frame.points), protocol.roi)
+    asked = frame.moving & inside
+    true_m = np.linalg.norm(frame.points[asked] - frame.rays.origins[asked], axis=-1)
+    errors_m: FloatArray = np.abs(np.asarray(forecast.depths[index], dtype=np.float64)[asked] - true_m)
+    return errors_m
 
 
 def _several(

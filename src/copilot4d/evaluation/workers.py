@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from copilot4d.datasets.windows import Window, read_clip
 from copilot4d.errors import Copilot4dError, ForecastError, UsageError
+from copilot4d.evaluation.moving_rays import moving_points
 from copilot4d.evaluation.protocol import Protocol
 from copilot4d.evaluation.scores import SkippedSweep
 from copilot4d.evaluation.sweep_cache import CachedDrives
@@ -70,8 +71,10 @@ def one_by_one(job: Job, forecaster: Forecaster, drives: CachedDrives, windows: 
         if unreadable:
             yield Outcome(None, unreadable)
         else:
-            clip = read_clip(drives[window.drive], window)
-            yield Outcome(score_window(job.protocol, forecaster, clip, job.sampling), [])
+            drive = drives[window.drive]
+            moving = [moving_points(drive, frame) for frame in window.future]
+            clip = read_clip(drive, window)
+            yield Outcome(score_window(job.protocol, forecaster, clip, job.sampling, moving), [])
 
 
 def outcomes(job: Job, windows: Sequence[Window], workers: Workers) -> Outcomes:
