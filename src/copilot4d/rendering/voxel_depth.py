@@ -9,6 +9,7 @@ Axes: B scenes, T steps of time, X/Y/Z voxels, f voxel columns a side of one map
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ def voxel_depths(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid)
     logits: (B, X/f, Y/f, f, f, T, Z); a voxel's density is softplus(logit) per cell size along x.
     steps: (R,) int64 in [0, T).
     """
-    if logits.ndim != 7 or logits.shape[3] != logits.shape[4] or _voxels(logits) != grid.shape:
+    if logits.ndim != 7 or logits.shape[3] != logits.shape[4] or voxels_of(logits) != grid.shape:
         raise UsageError(f"logits must be (B, X/f, Y/f, f, f, T, Z) of a grid {grid.shape}, got {tuple(logits.shape)}")
     if steps.shape != rays.scenes.shape:
         raise UsageError(f"each ray needs its step of time: {tuple(steps.shape)} for {len(rays)} rays")
@@ -61,7 +62,7 @@ def voxel_depths(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid)
             _Walk.apply(logits, rays[i : i + RAYS_AT_ONCE], steps[i : i + RAYS_AT_ONCE], grid)  # type: ignore[no-untyped-call]
             for i in range(0, max(1, len(rays)), RAYS_AT_ONCE)
         ]
-        return VoxelDepths(*(torch.cat(values) for values in zip(*parts, strict=True)))
+        return joined_depths(parts)
     return sorted_voxel_depths(logits, rays, steps, grid)
 
 
@@ -133,10 +134,20 @@ def sorted_voxel_depths(logits: Tensor, rays: RayBatch, steps: Tensor, grid: Vox
         _sorted_part(logits, rays[i : i + per_chunk], steps[i : i + per_chunk], grid)
         for i in range(0, max(1, len(rays)), per_chunk)
     ]
-    return VoxelDepths(*(torch.cat(values) for values in zip(*parts, strict=True)))
+    return joined_depths(parts)
 
 
-def _sorted_part(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> VoxelDepths:
+class SortedCrossings(NamedTuple):
+    """All pieces of way between planes of R rays, near to far; those that lie outside the grid have no length."""
+
+    entry: Tensor  # (R,) where rays enter the grid
+    start: Tensor  # (R, P)
+    length: Tensor  # (R, P)
+    values: Tensor  # (R, P) what their voxels hold
+
+
+def sorted_crossings(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> SortedCrossings:
+    """The voxels that rays cross, in plain PyTorch."""
     entry, leave = rays.span(grid)
     leave = torch.maximum(entry, leave)
     crossings = [entry[:, None], leave[:, None]]
@@ -154,7 +165,11 @@ def _sorted_part(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid)
         index.append(cell.clamp(0, grid.shape[axis] - 1))
     x, y, z = index
     fold, scene, step = logits.shape[3], rays.scenes[:, None], steps[:, None]
-    found = logits[scene, x // fold, y // fold, x % fold, y % fold, step, z]
+    return SortedCrossings(entry, start, length, logits[scene, x // fold, y // fold, x % fold, y % fold, step, z])
+
+
+def _sorted_part(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid) -> VoxelDepths:
+    entry, start, length, found = sorted_crossings(logits, rays, steps, grid)
     density = functional.softplus(found) / grid.cell_size[0]
     tau = density * length
     after = tau.cumsum(dim=1)
@@ -171,7 +186,13 @@ def _sorted_part(logits: Tensor, rays: RayBatch, steps: Tensor, grid: VoxelGrid)
     return VoxelDepths(expected, median, opacity)
 
 
-def _voxels(logits: Tensor) -> tuple[int, int, int]:
+def joined_depths(parts: Sequence[tuple[Tensor, ...]]) -> VoxelDepths:
+    """The depths of several lots of rays, one after another."""
+    return VoxelDepths(*(torch.cat(values) for values in zip(*parts, strict=True)))
+
+
+def voxels_of(logits: Tensor) -> tuple[int, int, int]:
+    """X, Y and Z of (B, X/f, Y/f, f, f, T, Z)."""
     _, height, width, fold, _, _, levels = logits.shape
     return (height * fold, width * fold, levels)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from copilot4d.errors import UsageError, check_range
 from copilot4d.geometry import VoxelGrid
@@ -16,9 +16,56 @@ def mini_grid() -> VoxelGrid:
     return VoxelGrid.from_bounds((-32.0, -32.0, -4.0), (32.0, 32.0, 4.0), shape=(256, 256, 32))
 
 
+class OccupancyConfig(Protocol):
+    """What the inputs and the readings of such a network depend on."""
+
+    @property
+    def grid(self) -> VoxelGrid:
+        """The voxels of the reference frame."""
+        ...
+
+    @property
+    def past_frames(self) -> int:
+        """How many sweeps it reads."""
+        ...
+
+    @property
+    def future_frames(self) -> int:
+        """How many it predicts."""
+        ...
+
+    @property
+    def fold(self) -> int:
+        """Voxel columns a side of one cell of the input map."""
+        ...
+
+    @property
+    def map_size(self) -> tuple[int, int]:
+        """Cells of the input map, along x and y."""
+        ...
+
+    @property
+    def depth(self) -> DepthKind:
+        """What a forecast answers."""
+        ...
+
+    @property
+    def min_opacity(self) -> float:
+        """Below it a beam of free generation has no return."""
+        ...
+
+
+def check_reading(depth: str, min_opacity: float) -> None:
+    """Raise UsageError where densities cannot be read so."""
+    if depth not in get_args(DepthKind):
+        raise UsageError(f"occupancy_4d.depth is one of {', '.join(get_args(DepthKind))}, got {depth!r}")
+    if not 0 < min_opacity <= 1:
+        raise UsageError(f"occupancy_4d.min_opacity must lie in (0, 1], got {min_opacity}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Occupancy4dConfig:
-    """A 4D-Occ network: a 2D encoder-decoder over the bird's-eye map, with heights and times as channels."""
+    """Our variant of 4D-Occ: a 2D encoder-decoder over the bird's-eye map, with heights and times as channels."""
 
     grid: VoxelGrid = field(default_factory=mini_grid)
     past_frames: int = 5
@@ -28,7 +75,7 @@ class Occupancy4dConfig:
     blocks: tuple[int, ...] = (1, 2, 4)  # residual blocks of each level, on the way down
     up_blocks: tuple[int, ...] = (1, 1)  # on the way up, of each level but the lowest
     dilations: tuple[int, ...] = (1, 2)  # of the lowest level's blocks, in turn
-    persistence: float | None = 2.0  # first logit that a voxel gets per past frame that holds it; None: as published
+    persistence: float | None = 2.0  # first logit that a voxel gets per past frame that holds it; None: none
     initial_logit: float = -4.0  # of every voxel: a ray passes 55 of them before half of it is stopped
     # What a forecast answers: the expected depth, as published (what nothing stops counts up to the region's exit); or
     # the mean or median of what is stopped, which presume that the ray came back.
@@ -61,10 +108,7 @@ class Occupancy4dConfig:
                 f"the grid's x and y cells {self.grid.shape[:2]} must divide by occupancy_4d.fold x 2^(levels - 1) "
                 f"= {unit}"
             )
-        if self.depth not in get_args(DepthKind):
-            raise UsageError(f"occupancy_4d.depth is one of {', '.join(get_args(DepthKind))}, got {self.depth!r}")
-        if not 0 < self.min_opacity <= 1:
-            raise UsageError(f"occupancy_4d.min_opacity must lie in (0, 1], got {self.min_opacity}")
+        check_reading(self.depth, self.min_opacity)
 
     @property
     def map_size(self) -> tuple[int, int]:
@@ -78,7 +122,7 @@ class Occupancy4dConfig:
 
 
 def paper() -> Occupancy4dConfig:
-    """About the original's size: 20 cm voxels, and 140.8 m instead of its 140 m, which halves evenly."""
+    """About the published region: 20 cm voxels, and 140.8 m instead of its 140 m, which halves evenly."""
     grid = VoxelGrid.from_bounds((-70.4, -70.4, -4.5), (70.4, 70.4, 4.5), shape=(704, 704, 45))
     return Occupancy4dConfig(
         grid=grid, dims=(96, 192, 256, 256), blocks=(2, 2, 4, 6), up_blocks=(2, 2, 2), dilations=(1, 2, 4),

@@ -12,7 +12,7 @@ from torch import Tensor
 from copilot4d.baselines.deterministic import same_futures
 from copilot4d.baselines.occupancy_4d.config import DepthKind
 from copilot4d.baselines.occupancy_4d.future_occupancy import FutureOccupancy, OccupancyReading
-from copilot4d.baselines.occupancy_4d.model import Occupancy4d
+from copilot4d.baselines.occupancy_4d.network import OccupancyNetwork
 from copilot4d.errors import ForecastError
 from copilot4d.forecaster import Forecast, PlainForecaster, check_forecast_input, future_timestamps
 from copilot4d.geometry import Rays, Sweep, sweep_on
@@ -28,7 +28,7 @@ class Occupancy4dForecaster(PlainForecaster):
     not be what the network's configuration says; then part of the name.
     """
 
-    def __init__(self, model: Occupancy4d, *, name: str = "occupancy_4d", depth: DepthKind | None = None) -> None:
+    def __init__(self, model: OccupancyNetwork, *, name: str = "occupancy_4d", depth: DepthKind | None = None) -> None:
         self.model = model.eval()
         self.depth = depth or model.config.depth
         self.name = name if depth is None else f"{name}_{depth}"

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from copilot4d.baselines.occupancy_4d.model import Occupancy4d
+from copilot4d.baselines.occupancy_4d.network import OccupancyNetwork
 from copilot4d.baselines.occupancy_4d.past import past_voxels
 from copilot4d.geometry import Rays, Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
@@ -21,13 +21,13 @@ from copilot4d.rendering.voxel_depth import VoxelDepths
 class FutureOccupancy:
     """The densities of one past's future steps, in the newest past sweep's frame."""
 
-    network: Occupancy4d
+    network: OccupancyNetwork
     logits: Tensor
     world_from_reference: FloatArray
 
     @classmethod
     @torch.no_grad()
-    def of(cls, network: Occupancy4d, past: Sequence[Sweep]) -> FutureOccupancy:
+    def of(cls, network: OccupancyNetwork, past: Sequence[Sweep]) -> FutureOccupancy:
         """One pass of the network over sweeps, oldest first."""
         logits = network(past_voxels(past, network.config).to(network.device))
         return cls(network, logits, np.asarray(past[-1].world_from_lidar, dtype=np.float64))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from copilot4d.baselines.occupancy_4d.config import Occupancy4dConfig
+from copilot4d.baselines.occupancy_4d.network import OccupancyNetwork
 from copilot4d.baselines.occupancy_4d.past import PastVoxels
 from copilot4d.rendering import RayBatch
 from copilot4d.rendering.voxel_depth import VoxelDepths, voxel_depths
@@ -21,12 +22,12 @@ CLOCK_DIM = 32
 USUAL_INTERVAL_S = 0.35  # between those of the protocol's settings, 0.2 s and 0.6 s, on a logarithmic scale
 
 
-class Occupancy4d(nn.Module):
-    """4D-Occ. `forward` gives logits of densities, `render` what rays see in them."""
+class Occupancy4d(OccupancyNetwork):
+    """Our variant of 4D-Occ. `forward` gives logits of densities, `render` what rays see in them."""
 
     def __init__(self, config: Occupancy4dConfig) -> None:
         super().__init__()
-        self.config = config
+        self.config: Occupancy4dConfig = config
         dims, levels = config.dims, len(config.dims)
         self.stem = Stem(config)
         self.clock = nn.Sequential(nn.Linear(1, CLOCK_DIM), nn.SiLU(), nn.Linear(CLOCK_DIM, CLOCK_DIM), nn.SiLU())
@@ -48,11 +49,6 @@ class Occupancy4d(nn.Module):
         nn.init.normal_(self.head.weight, std=0.1 * dims[0] ** -0.5)
         nn.init.constant_(self.head.bias, config.initial_logit)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.head.weight.device
 
     def forward(self, past: PastVoxels) -> Tensor:
         """(B, X/f, Y/f, f, f, T, Z) float32 logits; a voxel's density is softplus(logit) per cell size."""
@@ -82,10 +78,10 @@ class Occupancy4d(nn.Module):
         """All residual blocks."""
         return (module for module in self.modules() if isinstance(module, Block))
 
-    def render(self, logits: Tensor, rays: RayBatch, steps: Tensor) -> VoxelDepths:
-        """What rays see; each knows its clip (`scenes`) and its future step (R,), and lies in the reference frame."""
-        with torch.autocast(device_type=logits.device.type, enabled=False):
-            return voxel_depths(logits, rays, steps, self.config.grid)
+    def render(self, densities: Tensor, rays: RayBatch, steps: Tensor) -> VoxelDepths:
+        """See `OccupancyNetwork`: `densities` are the logits of `forward`."""
+        with torch.autocast(device_type=densities.device.type, enabled=False):
+            return voxel_depths(densities, rays, steps, self.config.grid)
 
 
 class Stem(nn.Module):

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from copilot4d.baselines.occupancy_4d.config import Occupancy4dConfig
+from copilot4d.baselines.occupancy_4d.config import OccupancyConfig
 from copilot4d.geometry import Sweep, se3
 
 ONE_SWEEP_INTERVAL_S = 0.2  # taken where the past is a single sweep, which tells nothing about the rate
@@ -28,7 +28,7 @@ class PastVoxels:
         return len(self.intervals_s)
 
     @classmethod
-    def joined(cls, pasts: Sequence[PastVoxels], config: Occupancy4dConfig) -> PastVoxels:
+    def joined(cls, pasts: Sequence[PastVoxels], config: OccupancyConfig) -> PastVoxels:
         """Several pasts as one batch."""
         height, width = config.map_size
         starts = np.cumsum([0, *(len(past) for past in pasts[:-1])]) * height * width
@@ -45,7 +45,7 @@ class PastVoxels:
         )  # fmt: skip
 
 
-def past_voxels(past: Sequence[Sweep], config: Occupancy4dConfig) -> PastVoxels:
+def past_voxels(past: Sequence[Sweep], config: OccupancyConfig) -> PastVoxels:
     """The newest `past_frames` sweeps in the frame of the newest; frames that are missing at the start stay empty."""
     seen = list(past)[-config.past_frames :]
     grid, fold = config.grid, config.fold
