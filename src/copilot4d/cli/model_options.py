@@ -48,7 +48,8 @@ def load(options: ModelOptions) -> Forecaster:
     if options.depth is not None:
         if not isinstance(forecaster, Occupancy4dForecaster):
             raise UsageError(NO_DENSITIES.format(options.model))
-        forecaster = Occupancy4dForecaster(forecaster.model, depth=options.depth)
+        name = forecaster.name.removesuffix("_median")
+        forecaster = Occupancy4dForecaster(forecaster.model, name=name, depth=options.depth)
     if not isinstance(forecaster, Copilot4D):
         return forecaster
     if options.top_k is not None and options.top_k < 0:

@@ -9,7 +9,9 @@ from copilot4d.errors import UsageError, did_you_mean
 from copilot4d.forecaster import Forecaster
 
 SHIPPED_MODELS = ("mini",)
-SHIPPED_BASELINES = ("occupancy_4d", "occupancy_4d_median")  # the same weights: expected depths, or medians
+# The same weights of our variant of 4D-Occ: expected depths, or medians; its first name and its present one.
+SHIPPED_BASELINES = ("occupancy_4d", "occupancy_4d_median", "4d_occ_ours", "4d_occ_ours_median")
+TRAINED_BASELINES = ("4d_occ", "st3dcnn", "spfnet", "s2net")  # networks whose weights do not come with the package
 
 
 def load_forecaster(
@@ -21,10 +23,10 @@ def load_forecaster(
 ) -> Forecaster:
     """A forecaster by name or folder.
 
-    "mini": the weights that come with the package. A baseline's name; "occupancy_4d" and "occupancy_4d_median" have
-    weights there, too. A folder of `copilot4d export`. A run or checkpoint of `copilot4d train world-model`, whose
-    tokenizer is found where the run says, or given by `tokenizer`; or of `copilot4d train occupancy-4d`. A name comes
-    before a folder of that name: write "./mini" to mean the folder.
+    "mini": the weights that come with the package. A baseline's name; "4d_occ_ours" and "4d_occ_ours_median" (also
+    called "occupancy_4d" and "occupancy_4d_median") have weights there, too. A folder of `copilot4d export`. A run or
+    checkpoint of `copilot4d train world-model`, whose tokenizer is found where the run says, or given by `tokenizer`;
+    or of `copilot4d train baseline`. A name comes before a folder of that name: write "./mini" to mean the folder.
 
     depth_selection: False leaves a model's depth selector out, and does not even read it.
     """
@@ -37,6 +39,11 @@ def load_forecaster(
 
     if name in SHIPPED_MODELS:
         return load_model_folder(model_folder.shipped_model(name), depth_selection=depth_selection).to(device)
+    if name in TRAINED_BASELINES and not folder.is_dir():
+        raise UsageError(
+            f"the weights of {name} do not come with the package: train it with `copilot4d train baseline {name} "
+            f"--data ... --run runs/{name}` and name its run, runs/{name}"
+        )
     if name in SHIPPED_BASELINES:
         return _load_shipped_baseline(name, device)
     if (folder / model_folder.DESCRIPTION).is_file():
@@ -68,8 +75,9 @@ def _load_run(folder: Path, tokenizer: str | Path | None, device: str, depth_sel
     from copilot4d.checkpoints.load_checkpoint import best_checkpoint
     from copilot4d.forecasting.load_model import load_run
 
-    if best_checkpoint(folder).content.get("task") == "occupancy_4d":
-        return _load_occupancy_4d(folder, device)
+    task = str(best_checkpoint(folder).content.get("task"))
+    if task == "occupancy_4d" or task in TRAINED_BASELINES:
+        return _load_baseline(folder, task, device)
     return load_run(folder, tokenizer=tokenizer, depth_selection=depth_selection).to(device)
 
 
@@ -80,7 +88,7 @@ def _load_shared(folder: Path, device: str) -> Forecaster:
     kind = stated_config(folder).get("kind")
     if kind in ("tokenizer", "world_model", "depth_selector", "copy_gate"):
         raise UsageError(f"{folder} holds a {kind} alone, which forecasts nothing: pass the model folder around it")
-    return _load_occupancy_4d(folder, device)
+    return _load_baseline(folder, str(kind), device)
 
 
 def _load_shipped_baseline(name: str, device: str) -> Forecaster:
@@ -90,7 +98,14 @@ def _load_shipped_baseline(name: str, device: str) -> Forecaster:
     return load_occupancy_4d(shipped_occupancy_4d(), depth="median" if name.endswith("_median") else None).to(device)
 
 
-def _load_occupancy_4d(folder: Path, device: str) -> Forecaster:
-    from copilot4d.checkpoints.load_occupancy_4d import load_occupancy_4d
+def _load_baseline(folder: Path, kind: str, device: str) -> Forecaster:
+    """A learned baseline by the task of its run, or the kind of its folder."""
+    from copilot4d.baselines.range_view import RANGE_VIEW
+    from copilot4d.checkpoints.load_occupancy_4d import PUBLISHED_KIND, load_occupancy_4d, load_published_occupancy_4d
+    from copilot4d.checkpoints.load_range_view import load_range_view
 
+    if kind in RANGE_VIEW:
+        return load_range_view(folder, kind).to(device)
+    if kind == PUBLISHED_KIND:
+        return load_published_occupancy_4d(folder).to(device)
     return load_occupancy_4d(folder).to(device)

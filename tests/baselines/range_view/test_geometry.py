@@ -105,7 +105,7 @@ def test_two_lidars_in_one_sweep_are_refused():
     origins = np.zeros((4, 3), dtype=np.float32)
     RangeGeometry().check(sweep_of(points, origins=origins))
     origins[2:, 2] = -0.22
-    with pytest.raises(ForecastError, match="two lidars.*split the sweep by its lidars"):
+    with pytest.raises(ForecastError, match=r"two lidars.*split the sweep by its lidars"):
         RangeGeometry().check(sweep_of(points, origins=origins))
 
 

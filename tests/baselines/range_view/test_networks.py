@@ -221,13 +221,13 @@ def test_losses_of_cases_solved_by_hand():
 def test_bad_input_gets_one_clear_error():
     forecaster = RangeViewForecaster(tiny("spfnet"))
     drive = small_drive(12)
-    past, poses, rays = asked(drive)
+    past, poses, _ = asked(drive)
     with pytest.raises(ForecastError, match="at least one past sweep"):
         forecaster.forecast([], poses)
     with pytest.raises(ForecastError, match="forecasts 2 frames, but 3 were asked for"):
         forecaster.forecast(past, np.repeat(poses[:1], 3, axis=0))
     dense = make_drive(4, rings=64, azimuths=360)
-    with pytest.raises(ForecastError, match="reads 16 beams .* more beams; train one"):
+    with pytest.raises(ForecastError, match=r"reads 16 beams .* more beams; train one"):
         forecaster.forecast([dense[0]], poses[:1])
     two = dataclasses.replace(past[1], origins=np.full_like(past[1].points, 0.2))
     with pytest.raises(ForecastError, match="two lidars"):

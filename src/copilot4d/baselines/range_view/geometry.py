@@ -22,7 +22,7 @@ from copilot4d.geometry.se3 import FloatArray
 ONE_ORIGIN_M = 0.05  # rays that start this near to the frame's own origin start there
 MOST_OUTSIDE = 0.2  # of a sweep's points: more outside the rows is another sensor
 FEWEST_CELLS = 0.6  # cells per point: fewer is a sensor with more beams, or more columns
-FEWEST_ROWS = 0.6  # of the rows between a sweep's lowest and highest point: fewer is a sensor with fewer beams
+FEWEST_ROWS = 0.8  # of the rows between a sweep's lowest and highest point: fewer is a sensor with fewer beams
 ENOUGH_POINTS = 200  # of a sweep, to judge its sensor
 BIN_DEG, SMOOTH_DEG = 0.02, 0.1  # of the histogram in which beams are looked for
 KITTI_BEAMS_DEG = tuple(float(e) for e in np.linspace(3.0, -25.0, 64, endpoint=False) - 28.0 / 128)
@@ -43,7 +43,7 @@ class RangeGeometry:
         check_range("--columns", self.columns, 4, 8192)
         if not all(a > b for a, b in zip(self.elevations_deg, self.elevations_deg[1:], strict=False)):
             raise UsageError("the rows' elevations_deg must fall from the highest beam to the lowest")
-        if not (-90 < self.elevations_deg[-1] and self.elevations_deg[0] < 90):
+        if self.elevations_deg[-1] <= -90 or self.elevations_deg[0] >= 90:
             raise UsageError("the rows' elevations_deg must lie between -90 and 90 degrees")
         if not 0 <= self.min_range_m < self.max_range_m < np.inf:
             raise UsageError(

@@ -43,7 +43,8 @@ class Encoder(nn.Module):
         super().__init__()
         inputs = (2, *channels[:-1])
         self.levels = nn.ModuleList(
-            nn.Sequential(ConvBlock(a, b, stride=(2, 2)), ConvBlock(b, b)) for a, b in zip(inputs, channels, strict=True)
+            nn.Sequential(ConvBlock(a, b, stride=(2, 2)), ConvBlock(b, b))
+            for a, b in zip(inputs, channels, strict=True)
         )  # fmt: skip
 
     def forward(self, image: Tensor) -> list[Tensor]:

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from copilot4d.baselines.occupancy_4d import Occupancy4d, Occupancy4dConfig, PastVoxels, past_voxels
+from copilot4d.baselines.occupancy_4d import (
+    Occupancy4d,
+    Occupancy4dConfig,
+    OccupancyNetwork,
+    PastVoxels,
+    PublishedOccupancy4dConfig,
+    past_voxels,
+)
 from copilot4d.config import default_values, to_mapping
 from copilot4d.counter import SampleKey, StepCounter
-from copilot4d.datasets.windows import Window, frame_rule, protocol_windows, read_clip
-from copilot4d.errors import ProtocolError, UsageError
+from copilot4d.errors import UsageError
 from copilot4d.geometry import Clip, Drive, Rays, intersect_box
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.rendering import RayBatch
 from copilot4d.tokens.augmentation import AugmentationConfig
-from copilot4d.training.distributed import World
-from copilot4d.training.fingerprint import drives_fingerprint
 from copilot4d.training.occupancy_scores import forecast_picture, score_forecasts
-from copilot4d.training.task import TrainingTask
+from copilot4d.training.tasks.clips import ClipTask, Setting, check_settings
 
-Setting = Literal["1s", "3s"]
 MIN_RANGE_M = 0.01
 
 
@@ -33,7 +36,7 @@ MIN_RANGE_M = 0.01
 class OccupancyTraining:
     """What a 4D-Occ network is trained on, beside the drives."""
 
-    model: Occupancy4dConfig = field(default_factory=Occupancy4dConfig)
+    model: Occupancy4dConfig | PublishedOccupancy4dConfig = field(default_factory=Occupancy4dConfig)
     settings: tuple[Setting, ...] = ("1s", "3s")  # whose frame rates it learns
     rays_per_frame: int = 1024  # supervised at each visit, of each future frame
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
@@ -41,8 +44,7 @@ class OccupancyTraining:
     def __post_init__(self) -> None:
         if self.rays_per_frame < 1:
             raise UsageError(f"`rays_per_frame` must be at least 1, got {self.rays_per_frame}")
-        if not self.settings or not set(self.settings) <= set(get_args(Setting)):
-            raise UsageError(f"`settings` are one or both of {', '.join(get_args(Setting))}, got {self.settings}")
+        check_settings(self.settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,14 +65,13 @@ class OccupancyBatch:
     future: FutureRays
 
 
-class OccupancyTask(TrainingTask):
+class OccupancyTask(ClipTask):
     """Every reference frame of `drives` that has a future is a sample, once per setting.
 
     `held_out`: a few complete clips of these drives, evenly spread, choose the best checkpoint.
     """
 
     name = "occupancy_4d"
-    score = "chamfer_roi"
 
     def __init__(
         self,
@@ -81,41 +82,12 @@ class OccupancyTask(TrainingTask):
         held_out_clips: int = 16,
     ) -> None:
         self.training = config
-        self.drives = tuple(drives)
-        self.items = [
-            (d, window)
-            for d, drive in enumerate(self.drives)
-            for w in self._windows(drive)
-            for window in w
-            if window.future
-        ]
-        if not self.items:
-            raise UsageError("training 4D-Occ needs a sweep with a future one; the chosen drives have none")
-        self.held_out: list[tuple[Drive, str, Window]] = []
-        each = -(-held_out_clips // len(config.settings))
-        for s, setting in enumerate(config.settings):
-            whole = [(drive, setting, w) for drive in held_out for w in self._windows(drive)[s] if w.complete]
-            chosen = np.unique(np.linspace(0, len(whole) - 1, min(each, len(whole))).round().astype(int))
-            self.held_out += [whole[i] for i in chosen]
-
-    def _windows(self, drive: Drive) -> list[list[Window]]:
-        """Per setting the drive's windows. A setting that does not fit the drive's rate has none."""
-        found: list[list[Window]] = []
-        reasons: list[str] = []
-        for setting in self.training.settings:
-            try:
-                frame_rule(drive, setting)
-            except ProtocolError as error:
-                reasons.append(str(error))
-                found.append([])
-                continue
-            found.append(protocol_windows({drive.name: drive}, setting))
-        if len(reasons) == len(self.training.settings):
-            raise ProtocolError(reasons[0])
-        return found
+        frames = (config.model.past_frames, config.model.future_frames)
+        super().__init__("4D-Occ", config.settings, frames, drives, held_out, held_out_clips=held_out_clips)
 
     def build_model(self) -> nn.Module:
         """A fresh network."""
+        assert isinstance(self.training.model, Occupancy4dConfig)
         return Occupancy4d(self.training.model)
 
     def sample(self, key: SampleKey) -> OccupancyBatch:
@@ -150,7 +122,7 @@ class OccupancyTask(TrainingTask):
 
     def loss(self, model: nn.Module, batch: Any, counter: StepCounter) -> Mapping[str, Tensor]:
         """Mean over clips of each clip's mean |expected depth - true depth|."""
-        assert isinstance(model, Occupancy4d)
+        assert isinstance(model, OccupancyNetwork)
         future, clips = batch.future, len(batch.past)
         seen = model.render(model(batch.past), future.rays, future.steps)
         error = (seen.expected_m - future.depths_m).abs()
@@ -160,25 +132,15 @@ class OccupancyTask(TrainingTask):
             opacity = clip_mean(seen.opacity[inside], future.rays.scenes[inside], clips)
         return {"total": clip_mean(error, future.rays.scenes, clips), "surface": surface, "opacity": opacity}
 
-    def evaluate(self, model: nn.Module, world: World) -> Mapping[str, float]:
-        """Forecasts of the held-out clips; each rank takes its share."""
-        assert isinstance(model, Occupancy4d)
-        if not self.held_out:
-            return {}
-        mine = self.held_out[world.rank :: world.size] or self.held_out[:1]
-        return score_forecasts(model, ((setting, self._clip(drive, window)) for drive, setting, window in mine))
+    def scores(self, model: nn.Module, clips: Sequence[tuple[str, Clip]]) -> Mapping[str, float]:
+        """By the protocol, inside the network's region."""
+        assert isinstance(model, OccupancyNetwork)
+        return score_forecasts(model, clips)
 
-    def pictures(self, model: nn.Module, world: World) -> Mapping[str, NDArray[np.uint8]]:
-        """Truth above forecast, for the middle held-out clip of each setting."""
-        assert isinstance(model, Occupancy4d)
-        drawn = {}
-        for setting in self.training.settings:
-            clips = [(drive, window) for drive, s, window in self.held_out if s == setting]
-            if clips:
-                drive, window = clips[len(clips) // 2]
-                title = f"{drive.name}, after sweep {window.reference}, {setting}"
-                drawn[f"forecast_{setting}"] = forecast_picture(model, self._clip(drive, window), title=title)
-        return drawn
+    def picture(self, model: nn.Module, clip: Clip, title: str) -> NDArray[np.uint8]:
+        """Truth above forecast."""
+        assert isinstance(model, OccupancyNetwork)
+        return forecast_picture(model, clip, title=title)
 
     def config(self) -> Mapping[str, Any]:
         """The network, the settings, the rays, the augmentation."""
@@ -196,34 +158,14 @@ class OccupancyTask(TrainingTask):
             "grid": to_mapping(self.training.model.grid),
         }
 
-    def data_fingerprint(self) -> str:
-        """Names, times and poses of the training drives."""
-        return drives_fingerprint(self.drives)
-
-    def describe(self, key: SampleKey) -> Mapping[str, Any]:
-        """Drive and frames."""
-        drive, window = self._item(key)
-        return {"drive": drive.name, "past": list(window.past), "future": list(window.future)}
-
     def shard_units(self, model: nn.Module) -> Sequence[nn.Module]:
-        """The residual blocks."""
-        assert isinstance(model, Occupancy4d)
+        """The blocks."""
+        assert isinstance(model, OccupancyNetwork)
         return list(model.blocks())
 
     def compile_targets(self, model: nn.Module) -> Sequence[nn.Module]:
-        """The residual blocks: the number of voxels and rays changes from batch to batch."""
+        """The blocks: the number of voxels and rays changes from batch to batch."""
         return self.shard_units(model)
-
-    def _item(self, key: SampleKey) -> tuple[Drive, Window]:
-        d, window = self.items[key.item(len(self.items))]
-        return self.drives[d], window
-
-    def _clip(self, drive: Drive, window: Window) -> Clip:
-        """The window's sweeps, as many as the network takes and gives."""
-        model = self.training.model
-        return read_clip(
-            drive, replace(window, past=window.past[-model.past_frames :], future=window.future[: model.future_frames])
-        )
 
 
 def future_rays(clip: Clip, box: FloatArray, per_frame: int, generator: np.random.Generator) -> FutureRays:
