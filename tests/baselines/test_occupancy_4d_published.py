@@ -105,13 +105,13 @@ def test_forecasts_answer_rays_by_expected_depth_or_median():
     ("change", "words"),
     [
         ({"grid": VoxelGrid.from_bounds((-3, -3, -3), (3, 3, 3), shape=(6, 8, 8))}, "must divide by 4"),
-        ({"depth": "mode"}, "--depth"),
-        ({"min_opacity": 0.0}, "--min-opacity"),
-        ({"filters": (0, 1, 1, 1, 1)}, "--filters"),
+        ({"depth": "mode"}, "occupancy_4d.depth"),
+        ({"min_opacity": 0.0}, "min_opacity"),
+        ({"filters": (0, 1, 1, 1, 1)}, "filters"),
     ],
 )
 def test_impossible_sizes_are_refused(change, words):
     with pytest.raises(UsageError, match=words):
         dataclasses.replace(TINY, **change)
-    with pytest.raises(UsageError, match="--preset"):
+    with pytest.raises(UsageError, match="preset"):
         published_preset("huge")

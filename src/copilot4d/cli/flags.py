@@ -23,7 +23,7 @@ OTHER_NAMES = {
     "write_estimated_poses.out": "poses_out",
 }
 BY_LAST_WORD = ("training", "sampler", "protocol")  # their flags are the key's last word; networks are set in YAML
-NETWORKS = ("tokenizer", "world_model", "occupancy_4d")
+NETWORKS = ("tokenizer", "world_model", "occupancy_4d", "range_view")
 FUNCTIONS = {"copilot4d.doctor.write_estimated_poses": "copilot4d doctor --estimate-poses"}
 _KEY = re.compile(
     rf"`(?P<quoted>[a-z0-9_.]+)`|\b(?P<dotted>(?:{'|'.join((*BY_LAST_WORD, *NETWORKS))})(?:\.[a-z][a-z0-9_]*)+)\b"

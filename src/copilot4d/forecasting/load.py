@@ -41,8 +41,8 @@ def load_forecaster(
         return load_model_folder(model_folder.shipped_model(name), depth_selection=depth_selection).to(device)
     if name in TRAINED_BASELINES and not folder.is_dir():
         raise UsageError(
-            f"the weights of {name} do not come with the package: train it with `copilot4d train baseline {name} "
-            f"--data ... --run runs/{name}` and name its run, runs/{name}"
+            f"the weights of {name} do not come with the package: train it (copilot4d train baseline {name}) and name "
+            "the folder of its run"
         )
     if name in SHIPPED_BASELINES:
         return _load_shipped_baseline(name, device)

@@ -2,8 +2,8 @@
 
 With d_i the depth at which a ray leaves its i-th voxel, L_i the way through it and tau_i = density_i L_i, the ray
 reaches voxel i with T_i = exp(-tau_1 - ... - tau_{i-1}), is stopped there with p_i = T_i - T_{i+1}, and goes on with
-what is left to the grid's exit d_n. Its expected depth is sum p_i d_i + T_{n+1} d_n = d_0 + sum_i T_i L_i, with d_0 where it
-enters; the slope by tau_j is -sum_{i>j} T_i L_i.
+what is left to the grid's exit d_n. Its expected depth is sum p_i d_i + T_{n+1} d_n = d_0 + sum_i T_i L_i, with d_0
+where it enters; the slope by tau_j is -sum_{i>j} T_i L_i.
 
 Densities are per cell size along x. Axes: B scenes, T steps of time, X/Y/Z voxels, f voxel columns a side of one map
 cell, R rays.

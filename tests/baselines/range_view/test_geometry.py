@@ -115,7 +115,7 @@ def test_two_lidars_in_one_sweep_are_refused():
         ({"elevations_deg": (1.0, 2.0)}, "fall from the highest"),
         ({"elevations_deg": (1.0,)}, "rows of a range image"),
         ({"elevations_deg": (95.0, 0.0)}, "between -90 and 90"),
-        ({"columns": 2}, "--columns"),
+        ({"columns": 2}, "columns"),
         ({"min_range_m": 90.0}, "min_range_m < max_range_m"),
     ],
 )

@@ -242,10 +242,10 @@ def test_bad_input_gets_one_clear_error():
         ("st3dcnn", {"channels": (8,)}, "two values or more"),
         ("spfnet", {"channels": ()}, "per level"),
         ("spfnet", {"geometry": dataclasses.replace(IMAGE, columns=66)}, "must divide by 4"),
-        ("s2net", {"latent": 0}, "--latent"),
-        ("s2net", {"frame": "ego"}, "--frame"),
-        ("s2net", {"mask_threshold": 1.0}, "--mask-threshold"),
-        ("s2net", {"std_m": 0.0}, "--std-m"),
+        ("s2net", {"latent": 0}, "latent"),
+        ("s2net", {"frame": "ego"}, "range_view.frame"),
+        ("s2net", {"mask_threshold": 1.0}, "mask_threshold"),
+        ("s2net", {"std_m": 0.0}, "std_m"),
     ],
 )
 def test_impossible_networks_are_refused(name, change, words):
@@ -253,5 +253,5 @@ def test_impossible_networks_are_refused(name, change, words):
         dataclasses.replace(range_view_preset(name, "tiny"), **change)
     with pytest.raises(UsageError, match="range-view networks are"):
         range_view_preset("pointnet", "mini")
-    with pytest.raises(UsageError, match="--preset"):
+    with pytest.raises(UsageError, match="preset"):
         range_view_preset(name, "huge")

@@ -129,9 +129,9 @@ def test_a_network_that_says_nothing_comes_back_has_no_score():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"settings": ("2s",)}, "--settings"),
-        ({"mirror_probability": 2.0}, "--mirror-probability"),
-        ({"kl_weight": -1.0}, "--kl-weight"),
+        ({"settings": ("2s",)}, "settings"),
+        ({"mirror_probability": 2.0}, "mirror_probability"),
+        ({"kl_weight": -1.0}, "kl_weight"),
     ],
 )
 def test_impossible_settings_are_refused(change, words):
@@ -148,7 +148,7 @@ def data(tmp_path_factory):
 
 
 def train_words(name: str, data, run, *more) -> list[str]:
-    words = ["train", "baseline", name, "--preset", "tiny", "--data", data, "--run", run, "--steps", 3, "--held-out",
+    words = ["train", "baseline", name, "--preset", "tiny", "--data", data, "--run", run, "--updates", 3, "--held-out",
              "b", "--held-out-clips", 2, "--evaluate-every", 3, "--pictures-every", 3, "--workers", 0, "--precision",
              "fp32", "--log-every", 1, "--settings", "1s", *more]  # fmt: skip
     return [str(word) for word in words]
@@ -180,6 +180,6 @@ def test_wrong_options_and_names_without_weights_say_what_to_do(data, tmp_path, 
     assert main(train_words("spfnet", data, tmp_path / "r", "--rays-per-frame", 4)) == 2
     assert "learns whole range images" in " ".join(capsys.readouterr().err.split())
     for name in ("st3dcnn", "spfnet", "s2net", "4d_occ"):
-        with pytest.raises(UsageError, match=f"copilot4d train baseline {name} --data"):
+        with pytest.raises(UsageError, match=f"train it .copilot4d train baseline {name}. and"):
             load_forecaster(name)
     assert load_forecaster("4d_occ_ours").name == load_forecaster("occupancy_4d").name

@@ -42,11 +42,11 @@ class PublishedOccupancy4dConfig:
     min_opacity: float = 0.5
 
     def __post_init__(self) -> None:
-        check_range("--past-frames", self.past_frames, 1, 64)
-        check_range("--future-frames", self.future_frames, 1, 64)
-        check_range("--layers", self.layers, 1, 64)
-        check_range("--filters", self.filters, 1, 8192)
-        check_range("--decoder", self.decoder, 1, 8192)
+        check_range("occupancy_4d.past_frames", self.past_frames, 1, 64)
+        check_range("occupancy_4d.future_frames", self.future_frames, 1, 64)
+        check_range("occupancy_4d.layers", self.layers, 1, 64)
+        check_range("occupancy_4d.filters", self.filters, 1, 8192)
+        check_range("occupancy_4d.decoder", self.decoder, 1, 8192)
         frames = max(self.past_frames, self.future_frames)
         check_range("the voxels of all frames", self.grid.cells * frames, 1, 1 << 29)
         if self.grid.shape[0] % 4 or self.grid.shape[1] % 4 or min(self.grid.shape[:2]) < 8:
@@ -78,7 +78,7 @@ def published_preset(name: str) -> PublishedOccupancy4dConfig:
             grid=grid, past_frames=2, future_frames=2, layers=(1, 1, 1, 1, 1), filters=(8, 8, 16, 16, 16),
             decoder=(16, 8),
         )  # fmt: skip
-    raise UsageError(f"--preset is one of paper, mini, tiny, got {name!r}")
+    raise UsageError(f"`preset` is one of paper, mini, tiny, got {name!r}")
 
 
 class PublishedOccupancy4d(OccupancyNetwork):

@@ -32,14 +32,14 @@ class RangeViewConfig:
     mask_threshold: float = 0.5  # of the probability that a cell has a return
 
     def __post_init__(self) -> None:
-        check_range("--past-frames", self.past_frames, 1, 64)
-        check_range("--future-frames", self.future_frames, 1, 64)
+        check_range("range_view.past_frames", self.past_frames, 1, 64)
+        check_range("range_view.future_frames", self.future_frames, 1, 64)
         if self.frame not in get_args(Frame):
-            raise UsageError(f"--frame is one of {', '.join(get_args(Frame))}, got {self.frame!r}")
+            raise UsageError(f"range_view.frame is one of {', '.join(get_args(Frame))}, got {self.frame!r}")
         if not self.std_m > 0:
-            raise UsageError(f"--std-m must be above 0, got {self.std_m}")
+            raise UsageError(f"range_view.std_m must be above 0, got {self.std_m}")
         if not 0 < self.mask_threshold < 1:
-            raise UsageError(f"--mask-threshold must lie between 0 and 1, got {self.mask_threshold}")
+            raise UsageError(f"range_view.mask_threshold must lie between 0 and 1, got {self.mask_threshold}")
         if self.geometry.columns % self.column_unit:
             raise UsageError(
                 f"the {self.geometry.columns} columns of the range image must divide by {self.column_unit}, by which "

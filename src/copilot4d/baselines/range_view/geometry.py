@@ -40,7 +40,7 @@ class RangeGeometry:
 
     def __post_init__(self) -> None:
         check_range("the rows of a range image", len(self.elevations_deg), 2, 256)
-        check_range("--columns", self.columns, 4, 8192)
+        check_range("range_view.geometry.columns", self.columns, 4, 8192)
         if not all(a > b for a, b in zip(self.elevations_deg, self.elevations_deg[1:], strict=False)):
             raise UsageError("the rows' elevations_deg must fall from the highest beam to the lowest")
         if self.elevations_deg[-1] <= -90 or self.elevations_deg[0] >= 90:
@@ -133,7 +133,7 @@ class RangeGeometry:
             f"this network reads {self.rows} beams from {self.elevations_deg[0]:.1f} to {self.elevations_deg[-1]:.1f} "
             f"degrees in {self.columns} columns, but the sweep"
         )
-        remedy = "train one on this sensor's drives: copilot4d train baseline NAME --data ..."
+        remedy = "train one on this sensor's drives (`copilot4d train baseline`)"
         if inside.mean() < 1 - MOST_OUTSIDE:
             share = 1 - float(inside.mean())
             raise ForecastError(f"{told} has {share:.0%} of its points above or below them; {remedy}")

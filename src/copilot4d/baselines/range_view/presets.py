@@ -65,6 +65,6 @@ def range_view_preset(network: str, size: str) -> RangeViewConfig:
     if network not in RANGE_VIEW:
         raise UsageError(f"the range-view networks are {', '.join(RANGE_VIEW)}, got {network!r}")
     if size not in GEOMETRIES:
-        raise UsageError(f"--preset is one of {', '.join(GEOMETRIES)}, got {size!r}")
+        raise UsageError(f"`preset` is one of {', '.join(GEOMETRIES)}, got {size!r}")
     kind = RANGE_VIEW[network]
     return kind.config(geometry=GEOMETRIES[size], **kind.sizes.get(size, {}))

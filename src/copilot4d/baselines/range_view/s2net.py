@@ -31,7 +31,7 @@ class S2netConfig(SpfnetConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range("--latent", self.latent, 1, 4096)
+        check_range("range_view.latent", self.latent, 1, 4096)
 
 
 class Gaussian(NamedTuple):

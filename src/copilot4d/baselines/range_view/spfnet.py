@@ -29,9 +29,9 @@ class SpfnetConfig(RangeViewConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range("--channels", self.channels, 1, 4096)
+        check_range("range_view.channels", self.channels, 1, 4096)
         if not self.channels:
-            raise UsageError("--channels needs a value per level, got none")
+            raise UsageError("range_view.channels needs a value per level, got none")
 
     @property
     def column_unit(self) -> int:

@@ -34,22 +34,22 @@ class St3dcnnConfig(RangeViewConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range("--channels", self.channels, 1, 4096)
-        check_range("--temporal-kernels", self.temporal_kernels, 1, 64)
+        check_range("range_view.channels", self.channels, 1, 4096)
+        check_range("range_view.temporal_kernels", self.temporal_kernels, 1, 64)
         if len(self.channels) < 2 or len(self.temporal_kernels) != len(self.channels) - 1:
             raise UsageError(
-                f"--channels needs two values or more and --temporal-kernels one less, got {self.channels} and "
-                f"{self.temporal_kernels}"
+                "range_view.channels needs two values or more and range_view.temporal_kernels one less, got "
+                f"{self.channels} and {self.temporal_kernels}"
             )
         if self.future_frames != self.past_frames:
             raise UsageError(
-                f"st3dcnn predicts as many frames as it reads: --past-frames {self.past_frames} and --future-frames "
-                f"{self.future_frames} must be the same"
+                f"st3dcnn predicts as many frames as it reads: range_view.past_frames {self.past_frames} and "
+                f"range_view.future_frames {self.future_frames} must be the same"
             )
         if sum(kernel - 1 for kernel in self.temporal_kernels) >= self.past_frames:
             raise UsageError(
-                f"--temporal-kernels {self.temporal_kernels} join more frames than the {self.past_frames} that there "
-                "are"
+                f"range_view.temporal_kernels {self.temporal_kernels} join more frames than the {self.past_frames} "
+                "that there are"
             )
 
     @property

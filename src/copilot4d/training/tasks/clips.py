@@ -25,7 +25,7 @@ Setting = Literal["1s", "3s"]
 def check_settings(settings: Sequence[str]) -> None:
     """Raise UsageError where these are not settings of the protocol."""
     if not settings or not set(settings) <= set(get_args(Setting)):
-        raise UsageError(f"--settings are one or both of {', '.join(get_args(Setting))}, got {tuple(settings)}")
+        raise UsageError(f"`settings` are one or both of {', '.join(get_args(Setting))}, got {tuple(settings)}")
 
 
 class ClipTask(TrainingTask):

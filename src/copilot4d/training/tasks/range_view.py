@@ -47,10 +47,10 @@ class RangeViewTraining:
     def __post_init__(self) -> None:
         check_settings(self.settings)
         if not 0 <= self.mirror_probability <= 1:
-            raise UsageError(f"--mirror-probability must lie in [0, 1], got {self.mirror_probability}")
+            raise UsageError(f"`mirror_probability` must lie in [0, 1], got {self.mirror_probability}")
         for name in ("mask_weight", "chamfer_weight", "kl_weight", "chamfer_from_step"):
             if not 0 <= getattr(self, name) < np.inf:
-                raise UsageError(f"--{name.replace('_', '-')} must be at least 0, got {getattr(self, name)}")
+                raise UsageError(f"`{name}` must be at least 0, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)
