@@ -12,7 +12,7 @@ from steps import Plan, Row, Step, Table
 from trainings import stages, training_steps
 
 LABELS = {
-    "occupancy_4d": "4D-Occ", "maskgit": "MaskGIT", "world_model": "**Copilot4D**", "frame_own": "own",
+    "occupancy_4d": "4D-Occ (ours)", "maskgit": "MaskGIT", "world_model": "**Copilot4D**", "frame_own": "own",
     "frame_reference": "reference", "floor": "tokenizer alone (floor)", "alone": "Copilot4D, tokens alone",
 }  # fmt: skip
 FAILURES = "BENCHMARKS/results/failures.py"
@@ -70,8 +70,8 @@ class _Planner(Scorings):
         frames = ", ".join(f"every {self.every(data)}th reference frame of {data.title}" for data in sets)
         about = (
             f"Within ±{self.budget.roi_half_m:g} m, {frames}. The floor decodes the true tokens "
-            "of the future frames, in the reference frame: what a perfect forecast of tokens would reach. 4D-Occ "
-            "answers expected depths, as published, or the medians of where rays are stopped; the depth "
+            "of the future frames, in the reference frame: what a perfect forecast of tokens would reach. 4D-Occ (ours) "
+            "answers expected depths, as is published, or the medians of where rays are stopped; the depth "
             "selection of Copilot4D may take its depths, too. On KITTI, "
             "learned models were trained on streets first and then on the `train_*` drives, but for MaskGIT, which has "
             "no depth selection either."
