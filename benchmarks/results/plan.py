@@ -70,8 +70,8 @@ class _Planner(Scorings):
         frames = ", ".join(f"every {self.every(data)}th reference frame of {data.title}" for data in sets)
         about = (
             f"Within ±{self.budget.roi_half_m:g} m, {frames}. The floor decodes the true tokens "
-            "of the future frames, in the reference frame: what a perfect forecast of tokens would reach. 4D-Occ (ours) "
-            "answers expected depths, as is published, or the medians of where rays are stopped; the depth "
+            "of the future frames, in the reference frame: what a perfect forecast of tokens would reach. 4D-Occ "
+            "(ours) answers expected depths, as is published, or the medians of where rays are stopped; the depth "
             "selection of Copilot4D may take its depths, too. On KITTI, "
             "learned models were trained on streets first and then on the `train_*` drives, but for MaskGIT, which has "
             "no depth selection either."
