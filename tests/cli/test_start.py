@@ -55,6 +55,7 @@ WRONG = [
         (["view", "--data", "nowhere"], "nowhere"),
         (["train", "tokenizer", "--data", "nowhere", "--run", "made"], "nowhere"),
         (["train", "occupancy-4d", "--data", "nowhere", "--run", "made"], "nowhere"),
+        (["train", "baseline", "st3dcnn", "--data", "nowhere", "--run", "made"], "nowhere"),
         (["train", "world-model", "--tokens", "nowhere", "--tokenizer", "t", "--run", "made"], "--tokenizer t"),
         (["tokenize", "--tokenizer", "t", "--data", "nowhere", "--out", "made"], "nowhere"),
         (["evaluate-tokenizer", "--model", "m", "--data", "street-v1/val", "--out", "made"], "--model m"),

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
 
 from copilot4d.baselines.occupancy_4d import PublishedOccupancy4dConfig, published_preset
 from copilot4d.baselines.range_view import RANGE_VIEW, RangeGeometry, RangeViewConfig, range_view_preset
 from copilot4d.cli import train_occupancy
 from copilot4d.cli.console import console, next_step
+from copilot4d.cli.options.train_baseline import Options
 from copilot4d.cli.train_occupancy import drives_of
 from copilot4d.cli.training_options import Shown, training_config, with_changes
 from copilot4d.config import read_yaml
@@ -26,7 +23,6 @@ from copilot4d.training.tasks.occupancy_4d import OccupancyTraining
 from copilot4d.training.tasks.occupancy_4d_published import PublishedOccupancyTask
 from copilot4d.training.tasks.range_view import RangeViewTask, RangeViewTraining
 
-Name = Literal["st3dcnn", "spfnet", "s2net", "4d_occ", "4d_occ_ours"]
 RANGE_VIEW_RECIPES = {
     "paper": Recipe(batch=32, learning_rate=1e-3, warmup_steps=100, cosine_steps=30_000, clip_norm=10.0),
     "mini": Recipe(batch=4, learning_rate=3e-3, warmup_steps=50, cosine_steps=2950, clip_norm=10.0),
@@ -40,29 +36,6 @@ PUBLISHED_RECIPES = {
 ALL_RAYS = 1_000_000
 RAYS_PER_FRAME = {"paper": ALL_RAYS, "mini": 2048, "tiny": 256}
 LOOKED_AT = 3  # sweeps from which a sensor's beams are found
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options(train_occupancy.Options):
-    """Train one of the other systems of the paper's tables, by the same loop, data and protocol as our own models.
-
-    st3dcnn, spfnet and s2net read and predict range images; 4d_occ is the published network of 4D-Occ, and 4d_occ_ours
-    our variant of it. `copilot4d forecast` and `evaluate` take the run's folder as --model. The same command goes on
-    where an interrupted run stopped. Example:
-
-        copilot4d train baseline st3dcnn --data street-v1/train:300 --held-out-data street-v1/val --run runs/st3dcnn
-    """
-
-    name: Annotated[Name, tyro.conf.Positional]
-    """Which network."""
-    poses: bool = False
-    """Range images: carry the past into the reference frame first, and predict there. Published: without any pose."""
-    chamfer_weight: float = 0.0
-    """Range images: weight of the Chamfer distance in the loss."""
-    chamfer_from_step: int = 0
-    """Range images: the step from which on it counts."""
-    kl_weight: float = 1e-3
-    """s2net: weight of the latent's divergence."""
 
 
 def run(options: Options) -> int:

@@ -1,4 +1,4 @@
-"""`copilot4d train occupancy-4d`: train the learned baseline 4D-Occ."""
+"""`copilot4d train occupancy-4d`: train our variant of the learned baseline 4D-Occ."""
 
 from __future__ import annotations
 

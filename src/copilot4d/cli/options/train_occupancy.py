@@ -13,7 +13,7 @@ from copilot4d.tokens.augmentation import AugmentationConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Options(RunOptions):
-    """Train the learned baseline 4D-Occ: past sweeps -> occupancy of the future -> depths along rays, with an L1 loss.
+    """Train our variant of 4D-Occ: past sweeps -> occupancy of the future -> depths along rays, with an L1 loss.
 
     One network serves the 1s and the 3s setting. `copilot4d forecast` and `evaluate` take the run's folder as --model.
     The same command goes on where an interrupted run stopped. Example:
