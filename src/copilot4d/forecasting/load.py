@@ -39,11 +39,6 @@ def load_forecaster(
 
     if name in SHIPPED_MODELS:
         return load_model_folder(model_folder.shipped_model(name), depth_selection=depth_selection).to(device)
-    if name in TRAINED_BASELINES and not folder.is_dir():
-        raise UsageError(
-            f"the weights of {name} do not come with the package: train it (copilot4d train baseline {name}) and name "
-            "the folder of its run"
-        )
     if name in SHIPPED_BASELINES:
         return _load_shipped_baseline(name, device)
     if (folder / model_folder.DESCRIPTION).is_file():
@@ -60,6 +55,11 @@ def load_forecaster(
 
 def check_model_name(name: str) -> None:
     """UsageError where it is neither a known name nor a folder. Needs no torch."""
+    if name in TRAINED_BASELINES and not Path(name).is_dir():
+        raise UsageError(
+            f"the weights of {name} do not come with the package: train it (copilot4d train baseline {name}) and name "
+            "the folder of its run"
+        )
     names = [*SHIPPED_MODELS, *BASELINES, *SHIPPED_BASELINES]
     if name not in names and not Path(name).is_dir():
         near = did_you_mean(name, names)
