@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from copilot4d.depth_selection import CANDIDATES, FEATURES, MeasuredPast, candidates
+from copilot4d.depth_selection.candidates import _find_recent, find_recent_plain
 from copilot4d.geometry import Rays, Sweep, se3
 
 SECOND = 1_000_000_000
@@ -123,3 +124,22 @@ def test_no_rays_have_no_candidates():
     found = of([sweep([[10.0, 0, 0]], 0)], rendered_m=5.0, rays=nothing)
     assert found.depths_m.shape == (0, len(CANDIDATES))
     assert found.features.shape == (0, len(FEATURES))
+
+
+def test_the_recent_neighbour_is_the_one_that_the_plain_rule_takes():
+    rng = np.random.default_rng(5)
+    indices = rng.integers(0, 40, size=(200, 6))
+    indices[:50, 4:] = -1  # fewer points than neighbours
+    chords, ranges_m = (rng.uniform(0, 0.05, (200, 6)), rng.uniform(1, 50, (200, 6)))
+    chords, ranges_m = np.sort(chords, axis=1).astype(np.float32), ranges_m.astype(np.float32)
+    ages, points = rng.integers(0, 5, 40).astype(np.float32), rng.normal(size=(40, 3)).astype(np.float32)
+    chosen, angle = find_recent_plain(indices, chords, ages)
+    rows, taken = np.arange(200), indices[np.arange(200), chosen]
+    expected = ranges_m[rows, chosen], ages[taken], points[taken, 2]
+    recent_m, recent_age, height_m = (np.empty(200, np.float32) for _ in range(3))
+    recent_angle = np.empty(200)
+    _find_recent(indices, chords, ranges_m, ages, points, recent_m, recent_angle, recent_age, height_m)
+    for found, wanted in zip((recent_m, recent_age, height_m), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_allclose(recent_angle, angle, rtol=1e-12)
+    np.testing.assert_array_equal(ranges_m[:50, 4], ranges_m[:50, 0])

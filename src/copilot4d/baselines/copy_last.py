@@ -8,35 +8,25 @@ from dataclasses import replace
 import numpy as np
 
 from copilot4d.baselines.angular import nearest_in_angle
-from copilot4d.baselines.deterministic import newest_with_points, same_futures
-from copilot4d.forecaster import Forecast, PlainForecaster, check_forecast_input, future_timestamps
+from copilot4d.baselines.deterministic import DeterministicForecaster, newest_with_points
+from copilot4d.forecaster import future_timestamps
 from copilot4d.geometry import Rays, Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
 
 
-class CopyLast(PlainForecaster):
+class CopyLast(DeterministicForecaster):
     """Carries the points of the newest sweep that has any into each future lidar frame.
 
     The predicted sweeps are free clouds: all points of that sweep, also those that the ego has driven past, with their
-    intensity. Given rays are answered by the point nearest in angle, seen from the ray's origin. `guidance`, `steps`
-    and `seed` change nothing: there is nothing to sample.
+    intensity. Given rays are answered by the point nearest in angle, seen from the ray's origin.
     """
 
     name: str = "copy_last"
 
-    def forecast(
-        self,
-        past: Sequence[Sweep],
-        future_poses: FloatArray,
-        rays: Sequence[Rays] | None = None,
-        *,
-        guidance: float = 1.0,
-        steps: int = 10,
-        seed: int = 0,
-        futures: int = 1,
-    ) -> Forecast:
-        """See `Forecaster.forecast`."""
-        check_forecast_input(past, future_poses, rays, futures=futures)
+    def predict(
+        self, past: Sequence[Sweep], future_poses: FloatArray, rays: Sequence[Rays] | None
+    ) -> tuple[list[Sweep], list[FloatArray]]:
+        """See `DeterministicForecaster.predict`."""
         last = newest_with_points(past)
         sweeps = [
             _carried(last, world_from_future, timestamp_ns)
@@ -44,12 +34,8 @@ class CopyLast(PlainForecaster):
                 future_poses, future_timestamps(past, len(future_poses)), strict=True
             )
         ]
-        depths = None
-        if rays is not None:
-            depths = [
-                nearest_in_angle(sweep.points, asked).ranges_m[:, 0] for sweep, asked in zip(sweeps, rays, strict=True)
-            ]
-        return same_futures(sweeps, depths, futures)
+        asked = zip(sweeps, rays, strict=True) if rays is not None else ()
+        return sweeps, [nearest_in_angle(sweep.points, its_rays).ranges_m[:, 0] for sweep, its_rays in asked]
 
 
 def _carried(last: Sweep, world_from_future: FloatArray, timestamp_ns: int) -> Sweep:

@@ -8,19 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.baselines.angular import nearest_in_angle
-from copilot4d.baselines.deterministic import newest_with_points, same_futures
+from copilot4d.baselines.deterministic import DeterministicForecaster, newest_with_points
 from copilot4d.errors import UsageError
-from copilot4d.forecaster import Forecast, PlainForecaster, check_forecast_input, future_timestamps
+from copilot4d.forecaster import future_timestamps
 from copilot4d.geometry import Rays, Sweep, se3, sweep_on
 from copilot4d.geometry.se3 import FloatArray
 
 
-class RayTracing(PlainForecaster):
+class RayTracing(DeterministicForecaster):
     """The gathered past, seen from each future origin along each ray (as 4D-Occ's baseline of that name).
 
     Each ray takes the range of the gathered point that is nearest to it in angle. Without rays, the directions of the
-    newest sweep's own points stand for the sensor's beams. `guidance`, `steps` and `seed` change nothing: there is
-    nothing to sample.
+    newest sweep's own points stand for the sensor's beams.
 
     age_deg: how many degrees further off a point counts for each sweep that it is older than the newest. At 0, the
     published definition, a car that moves leaves a trail of all its past places; a small age_deg thins it out. The name
@@ -33,34 +32,24 @@ class RayTracing(PlainForecaster):
         self.age_deg = age_deg
         self.name = name or ("ray_tracing" if age_deg == 0 else f"ray_tracing_age_{age_deg:g}")
 
-    def forecast(
-        self,
-        past: Sequence[Sweep],
-        future_poses: FloatArray,
-        rays: Sequence[Rays] | None = None,
-        *,
-        guidance: float = 1.0,
-        steps: int = 10,
-        seed: int = 0,
-        futures: int = 1,
-    ) -> Forecast:
-        """See `Forecaster.forecast`."""
-        check_forecast_input(past, future_poses, rays, futures=futures)
-        world_from_future = np.asarray(future_poses, dtype=np.float64)
+    def predict(
+        self, past: Sequence[Sweep], future_poses: FloatArray, rays: Sequence[Rays] | None
+    ) -> tuple[list[Sweep], list[FloatArray]]:
+        """See `DeterministicForecaster.predict`."""
         world_from_reference = past[-1].world_from_lidar
         gathered = gather(past, world_from_reference)  # (N, 3) in the reference frame
         handicaps = self._handicaps(past)
-        asked = rays if rays is not None else [newest_with_points(past).rays()[0]] * len(world_from_future)
+        asked = rays if rays is not None else [newest_with_points(past).rays()[0]] * len(future_poses)
         sweeps, depths = [], []
         for pose, its_rays, timestamp_ns in zip(
-            world_from_future, asked, future_timestamps(past, len(world_from_future)), strict=True
+            future_poses, asked, future_timestamps(past, len(future_poses)), strict=True
         ):
             future_from_reference = se3.relative_motion(pose, world_from_reference)
             seen = se3.transform_points(future_from_reference, gathered)
             depth = nearest_in_angle(seen, its_rays, handicaps=handicaps).ranges_m[:, 0]
             sweeps.append(sweep_on(its_rays, depth, pose, timestamp_ns))
             depths.append(depth)
-        return same_futures(sweeps, None if rays is None else depths, futures)
+        return sweeps, depths
 
     def _handicaps(self, past: Sequence[Sweep]) -> FloatArray | None:
         """(N,) radians, one per gathered point."""

@@ -44,7 +44,7 @@ def _story(moment: Moment, route: Route, forecast: Forecast, model: str, region_
     reference_ns = moment.past[-1].timestamp_ns
     truths = list(_truths(moment, route))
     way = np.concatenate([moment.past[-1].world_from_lidar[None], route.world_from_lidar])[:, :3, 3]
-    foreseen = [
+    predicted = [
         Frame(
             points=sweep.points,
             time_s=(int(timestamp_ns) - reference_ns) * 1e-9,
@@ -67,7 +67,7 @@ def _story(moment: Moment, route: Route, forecast: Forecast, model: str, region_
             Frame(points=sweep.points, time_s=(int(timestamp_ns) - reference_ns) * 1e-9)
             for sweep, timestamp_ns in zip(truths, route.timestamps_ns, strict=False)
         ],
-        forecast=foreseen,
+        forecast=predicted,
         model=model,
         heading=f"drive {moment.drive.name}, frame {moment.past_frames[-1]}",
     )

@@ -20,13 +20,7 @@ from copilot4d.datasets.ego_box_files import read_ego_box
 from copilot4d.datasets.indexing import Indexed
 from copilot4d.datasets.point_files import read_kitti_points
 from copilot4d.datasets.pose_files import read_kitti_poses, rigid_poses
-from copilot4d.datasets.sweep_files import (
-    KITTI_EGO_BOX,
-    SweepReader,
-    list_folder,
-    numbered_sweeps,
-    subfolders,
-)
+from copilot4d.datasets.sweep_files import kitti_drive, list_folder, numbered_sweeps, subfolders
 from copilot4d.datasets.text_files import check_increasing, numbered_lines, parse_floats, parse_nanoseconds
 from copilot4d.errors import Copilot4dWarning, DataError
 from copilot4d.geometry import Drive, se3
@@ -104,20 +98,8 @@ def _open_drive(name: str, *, sequences: dict[str, Path], require_poses: bool) -
         )  # fmt: skip
     else:
         world_from_lidar = se3.identity((len(paths),))
-    return Drive(
-        name=name,
-        world_from_lidar=world_from_lidar,
-        timestamps_ns=timestamps_ns,
-        read=SweepReader(
-            paths=paths,
-            world_from_lidar=world_from_lidar,
-            timestamps_ns=timestamps_ns,
-            read_file=read_kitti_points,
-        ),
-        split=_split(name),
-        format=FORMAT,
-        source=str(folder),
-        ego_box=KITTI_EGO_BOX.copy() if ego_box is None else ego_box,
+    return kitti_drive(
+        name, folder, paths, world_from_lidar, timestamps_ns, format=FORMAT, split=_split(name), ego_box=ego_box
     )
 
 

@@ -23,7 +23,7 @@ from copilot4d.datasets.dataset import Dataset
 from copilot4d.datasets.indexing import Indexed
 from copilot4d.datasets.point_files import read_kitti_points
 from copilot4d.datasets.pose_files import read_tum_poses, rigid_poses
-from copilot4d.datasets.sweep_files import KITTI_EGO_BOX, SweepReader, numbered_sweeps, subfolders
+from copilot4d.datasets.sweep_files import kitti_drive, numbered_sweeps, subfolders
 from copilot4d.datasets.text_files import check_increasing, numbered_lines, parse_floats
 from copilot4d.errors import Copilot4dWarning, DataError
 from copilot4d.geometry import Drive, se3
@@ -107,20 +107,7 @@ def _open_drive(name: str, *, folders: dict[str, Path], require_poses: bool) -> 
         )  # fmt: skip
     else:
         world_from_lidar = se3.identity((len(paths),))
-    return Drive(
-        name=name,
-        world_from_lidar=world_from_lidar,
-        timestamps_ns=timestamps_ns,
-        read=SweepReader(
-            paths=paths,
-            world_from_lidar=world_from_lidar,
-            timestamps_ns=timestamps_ns,
-            read_file=read_kitti_points,
-        ),
-        format=FORMAT,
-        source=str(folder),
-        ego_box=KITTI_EGO_BOX.copy(),
-    )
+    return kitti_drive(name, folder, paths, world_from_lidar, timestamps_ns, format=FORMAT)
 
 
 def _has_oxts(folder: Path) -> bool:

@@ -11,10 +11,10 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from copilot4d.datasets.point_files import PointFile, read_points
+from copilot4d.datasets.point_files import PointFile, read_kitti_points, read_points
 from copilot4d.datasets.text_files import describe
 from copilot4d.errors import DataError
-from copilot4d.geometry import Sweep
+from copilot4d.geometry import Drive, Sweep
 from copilot4d.geometry.se3 import FloatArray
 
 # Returns from the recording car's own body (4D-Occ's box for KITTI): closed, any height, lidar frame.
@@ -40,6 +40,20 @@ class SweepReader:
             world_from_lidar=self.world_from_lidar[index],
             timestamp_ns=int(self.timestamps_ns[index]),
         )
+
+
+def kitti_drive(
+    name: str, folder: Path, paths: Sequence[Path], world_from_lidar: FloatArray, timestamps_ns: NDArray[np.int64], *,
+    format: str, split: str | None = None, ego_box: FloatArray | None = None,
+) -> Drive:  # fmt: skip
+    """A drive of velodyne files as KITTI writes them; without an ego box of its own, KITTI's."""
+    reader = SweepReader(
+        paths=paths, world_from_lidar=world_from_lidar, timestamps_ns=timestamps_ns, read_file=read_kitti_points
+    )
+    return Drive(
+        name=name, world_from_lidar=world_from_lidar, timestamps_ns=timestamps_ns, read=reader, split=split,
+        format=format, source=str(folder), ego_box=KITTI_EGO_BOX.copy() if ego_box is None else ego_box,
+    )  # fmt: skip
 
 
 class SweepFiles(Sequence[Path]):

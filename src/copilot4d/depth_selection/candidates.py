@@ -115,6 +115,16 @@ def _find_recent(
                 recent_height_m[r] = points[point, 2]
 
 
+def find_recent_plain(
+    indices: NDArray[np.int64], chords: NDArray[np.float32], ages: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], FloatArray]:
+    """(R,) which of its K neighbours `_find_recent` takes for a ray, and the angle that it counts for."""
+    angles = np.where(
+        indices < 0, np.inf, np.hypot(chords.astype(np.float64), AGE_RAD * ages[indices].astype(np.float64))
+    )
+    return angles.argmin(axis=1), angles.min(axis=1)
+
+
 @dataclass(frozen=True)
 class Measured:
     """Along R rays: the K measured points nearest in angle, nearest first, and the nearest that is also recent."""

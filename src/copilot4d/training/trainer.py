@@ -226,7 +226,7 @@ class Trainer:
 
     def evaluate(self) -> bool:
         """Score the (averaged) weights; True if this is the best so far."""
-        with self._looking_on(), self._signals.interrupting(self.world.size == 1):
+        with self._in_evaluation_mode(), self._signals.interrupting(self.world.size == 1):
             scores = self.world.mean(self.task.evaluate(self.state.model, self.world))
         value = scores.get(self.task.score) if self.task.score is not None else None
         before = self.store.best_score() if self.world.is_first else None
@@ -249,7 +249,7 @@ class Trainer:
 
     def draw(self) -> None:
         """Pictures of what the (averaged) weights can do."""
-        with self._looking_on(), self._signals.interrupting(self.world.size == 1):
+        with self._in_evaluation_mode(), self._signals.interrupting(self.world.size == 1):
             pictures = self.task.pictures(self.state.model, self.world)
         if self._journal is not None and pictures:
             paths = self._journal.pictures(self.state.step, pictures)
@@ -286,7 +286,7 @@ class Trainer:
         return value if self.task.lower_is_better else -value
 
     @contextlib.contextmanager
-    def _looking_on(self) -> Iterator[None]:
+    def _in_evaluation_mode(self) -> Iterator[None]:
         """Evaluation mode with the averaged weights, no gradients, the clock stopped."""
         self.watch.pause()
         model, ema = self.state.model, self.state.ema
