@@ -91,9 +91,9 @@ class _Planner(Scorings):
             rows.append(Row(label=LABELS["world_model"], step=step, group=group, ours=True))
         about = (
             f"{', '.join(data.drives[:1] + data.drives[-1:])} and those between: nothing was trained or chosen on "
-            f"these drives of `street-v1` train, and nobody had looked at them before. Every {every}th reference frame."
+            f"these drives of `street-v1` train, and they had not been scored before. Every {every}th reference frame."
         )
-        return Table(name="fresh", title="Streets that nobody had looked at", kind="forecasts", rows=tuple(rows),
+        return Table(name="fresh", title="Fresh streets", kind="forecasts", rows=tuple(rows),
                      about=about)  # fmt: skip
 
     def _tokens(self) -> Table:
@@ -207,7 +207,7 @@ class _Planner(Scorings):
                     rows.append(Row(label=LABELS["world_model"] + ", then KITTI", step=tuned, group=group))
         return Table(
             name="transfer", title="Zero-shot transfer: another sensor, real streets", kind="forecasts",
-            rows=tuple(rows), about="Weights trained on `street-v1` train (sensor `mini32`), used as they are.",
+            rows=tuple(rows), about="Weights trained on `street-v1` train (sensor `mini32`), used without fine-tuning.",
         )  # fmt: skip
 
     def _several(self) -> Table:

@@ -49,8 +49,8 @@ def overview(guides: Sequence[str] = ()) -> str:
         more = f" ([guide](../{guide}.md))" if guide in guides else ""
         rows.append(f"| [`copilot4d {name}`]({file_name(name).split('/')[1]}) | {verb.summary}{more} |")
     codes = (
-        "Exit codes: 0 done; 1 the work failed, and the message says why; 2 wrong usage; 130 interrupted. "
-        "`--debug` shows the traceback of an error. `--version` prints the version."
+        "Exit codes: 0 done; 1 the work failed, and the message says why; 2 wrong usage; 130 interrupted; 143 ended by "
+        "SIGTERM. `--debug` shows the traceback of an error. `--version` prints the version."
     )
     return "\n\n".join([*lines, "\n".join(rows), codes]) + "\n"
 
