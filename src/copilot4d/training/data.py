@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
+from torch.utils.data._utils import signal_handling
 
 from copilot4d.counter import SampleKey, slots_of
 from copilot4d.errors import Copilot4dError, TrainingError
@@ -157,6 +158,10 @@ class Batches:
 
     def _kill_workers(self) -> None:
         """A process that is stopped reacts to SIGKILL alone; at the end, Python would wait for it for ever."""
+        if getattr(self._iterator, "_worker_pids_set", False):
+            # Whoever waits is told by the wait's own error: torch's signal handler would raise a second one, anywhere.
+            signal_handling._remove_worker_pids(id(self._iterator))
+            setattr(self._iterator, "_worker_pids_set", False)  # noqa: B010 -- it is torch's own
         for worker in getattr(self._iterator, "_workers", ()):
             worker.kill()
 
