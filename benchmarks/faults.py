@@ -119,7 +119,8 @@ def evaluate_on_the_command_line(folder: Path, kills: int, seed: int, longest_s:
         if not out.exists():
             to_end(words("killed.json"), log)
         a, b = (json.loads((folder / name).read_text()) for name in ("calm.json", "killed.json"))
-        assert {k: v for k, v in a.items() if k not in TIMES} == {k: v for k, v in b.items() if k not in TIMES}
+        different = [key for key in a if a[key] != b[key] and key not in TIMES]
+        assert not different, {key: (a[key], b[key]) for key in different}
         left_over = sorted(p.name for p in folder.iterdir() if p.name.startswith(("killed.json.", ".killed.json")))
         assert not left_over, left_over
         out.unlink()

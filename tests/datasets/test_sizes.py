@@ -11,6 +11,7 @@ import pyarrow.feather
 import pytest
 
 from copilot4d.datasets.point_files import read_points
+from copilot4d.datasets.text_files import nanoseconds_from
 from copilot4d.errors import DataError, UsageError
 
 ROWS = 4_000_000  # 48 MB of zeros: the limit is lowered to meet it
@@ -88,3 +89,14 @@ def test_the_limit_can_be_raised_and_must_be_a_number(tmp_path, monkeypatch):
     monkeypatch.setenv("COPILOT4D_MAX_SWEEP_MB", "much")
     with pytest.raises(UsageError, match="whole number of megabytes"):
         read_points(path)
+
+
+@pytest.mark.parametrize("word", ["1e9999999", "-1e999999999999", "9" * 40, "nan", "inf", "x", ""])
+def test_times_beyond_all_measure_are_no_numbers(word):
+    with pytest.raises(ValueError, match=r"not a number|out of range"):
+        nanoseconds_from(word, "s")
+
+
+def test_a_time_of_many_digits_is_exact():
+    assert nanoseconds_from("1531884156.948944123", "s") == 1531884156948944123
+    assert nanoseconds_from("1e-999999", "s") == 0

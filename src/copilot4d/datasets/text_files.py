@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
@@ -103,7 +103,7 @@ def nanoseconds_from(word: str, unit: str) -> int:
         if not value.is_finite() or abs(value) > _LARGEST_NS:
             raise ValueError(f"{word!r} is out of range")
         result = int((value * UNITS_NS[unit]).to_integral_value())
-    except (InvalidOperation, OverflowError) as error:
+    except ArithmeticError as error:  # decimal has its own, for no number and for exponents beyond all measure
         raise ValueError(f"{word!r} is not a number") from error
     if abs(result) > _LARGEST_NS:
         raise ValueError(f"{word!r} is out of range")

@@ -20,6 +20,7 @@ from copilot4d.datasets.windows import (
     protocol_windows,
 )
 from copilot4d.errors import ProtocolError, UsageError
+from copilot4d.evaluation.held_signals import signals_held
 from copilot4d.evaluation.protocol import Protocol
 from copilot4d.evaluation.scores import ScoreFile
 from copilot4d.evaluation.sweep_cache import CachedDrives
@@ -87,12 +88,13 @@ def evaluate_dataset(
             outcomes(job, scorable[done:], workers) if workers else one_by_one(job, forecaster, drives, scorable[done:])
         ) as found:
             for outcome in track(found, description, total=len(scorable) - done):
-                drives.note(outcome.unreadable)
-                if outcome.scored is None:
-                    tally.not_scored(BAD_SWEEP, len(scorable[done].future))
-                else:
-                    outcome.scored.add_to(tally)
-                done += 1
+                with signals_held():  # a window is in the tally and counted, or neither
+                    drives.note(outcome.unreadable)
+                    if outcome.scored is None:
+                        tally.not_scored(BAD_SWEEP, len(scorable[done].future))
+                    else:
+                        outcome.scored.add_to(tally)
+                    done += 1
                 unfinished.save_when_due(tally, drives, done, time.monotonic() - started)
     finally:  # at an interrupt, at an error, and at the end: nothing that was scored is scored again
         unfinished.save(tally, drives, done, time.monotonic() - started)
