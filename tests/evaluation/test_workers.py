@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +14,11 @@ import pytest
 from copilot4d.baselines import BASELINES
 from copilot4d.errors import DataError, ForecastError, UsageError
 from copilot4d.evaluation import Protocol, evaluate_dataset, protocol_by_name
+from copilot4d.evaluation.runner import protocol_references
 from copilot4d.evaluation.workers import Job, Workers, outcomes
 from copilot4d.geometry import Clip, Drive, Sweep
 from tests.support.scenes import make_drive
+from tests.training.processes import child, exit_code
 
 
 def made(bad_frame: int | None = None) -> tuple[object, dict[str, Drive]]:
@@ -76,6 +82,46 @@ def test_a_process_that_ends_by_itself_is_an_error_that_says_what_to_do():
     job = Job(Protocol(), {"seed": 0, "guidance": 1.0, "steps": 1, "futures": 1}, False, 20)
     with pytest.raises(ForecastError, match="use fewer workers"):
         list(outcomes(job, windows, Workers(1, dies)))
+
+
+def ends_with(folder: Path) -> tuple[object, dict[str, Drive]]:
+    """What `made` makes; the process says in a file of its own that it is at work."""
+    (folder / str(os.getpid())).touch()
+    return made()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no fork there")
+@pytest.mark.parametrize("stopped", [False, True])
+def test_processes_end_with_the_one_that_started_them(tmp_path, stopped):
+    """Killed, it can end nobody; and a process that is stopped keeps nobody waiting at an interrupt."""
+
+    def work(tell) -> int:
+        _, drives = made()
+        job = Job(Protocol(), {"seed": 0, "guidance": 1.0, "steps": 1, "futures": 1}, False, 20)
+        found = outcomes(job, protocol_references(drives, "1s", Protocol()), Workers(2, partial(ends_with, tmp_path)))
+        next(found)
+        if stopped:
+            for path in tmp_path.iterdir():
+                os.kill(int(path.name), signal.SIGSTOP)
+            found.close()  # as at an interrupt
+            return 0
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 1
+
+    with child(work) as (pid, lines):
+        said = lines.read()
+    assert exit_code(pid) == (0 if stopped else -signal.SIGKILL), said
+    workers = [int(path.name) for path in tmp_path.iterdir()]
+    assert workers
+    while any(is_there(worker) for worker in workers):
+        time.sleep(0.05)
+
+
+def is_there(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_workers_are_at_least_one():

@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -102,8 +103,8 @@ def outcomes(job: Job, windows: Sequence[Window], workers: Workers) -> Outcomes:
         finally:
             processes = list((getattr(pool, "_processes", None) or {}).values())
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in processes:  # at an interrupt they may be in the middle of a forecast
-                process.terminate()
+            for process in processes:  # at an interrupt they may be in the middle of a forecast, or stopped
+                process.kill()
 
 
 @contextlib.contextmanager
@@ -126,10 +127,20 @@ _at_work: dict[str, Callable[[Sequence[Window]], Iterator[Outcome]]] = {}
 
 def _begin(job: Job, make: Callable[[], tuple[Forecaster, Mapping[str, Drive]]]) -> None:
     """In a new process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the first process ends the others
+    for number in (signal.SIGINT, signal.SIGTERM):  # they reach all: the first process answers, and ends the others
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
     forecaster, drives = make()
     cached = CachedDrives(drives, capacity=job.span)
     _at_work["windows"] = lambda windows: one_by_one(job, forecaster, cached, windows)
+
+
+def _end_with_the_parent() -> None:
+    """A parent that was killed ends nobody: each process watches it."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)  # at once: nobody is left to take the result
 
 
 def _work(windows: Sequence[Window]) -> tuple[list[Outcome], Exception | None]:
