@@ -192,7 +192,7 @@ def main() -> int:
         folder = Path(name)
         note("worker stopped, then SIGTERM", fault(folder, "sigterm", send=signal.SIGTERM))
         note("worker stopped, then Ctrl-C", fault(folder, "sigint", send=signal.SIGINT))
-        note("worker stopped, nobody looks", fault(folder, "watchdog", timeout_s=3.0))
+        note("worker stopped, no signal", fault(folder, "watchdog", timeout_s=3.0))
         note("limit on file sizes", fault(folder, "limit", limit=100_000))
         note("full /dev/shm", fault(folder, "shm", shm="1m") if can_mount() else {"skipped": "needs to be root"})
         if options.kills:

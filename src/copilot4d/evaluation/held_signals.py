@@ -13,9 +13,9 @@ HELD = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Signals that come while inside are answered at the end, by whoever answers them. For moments, not for work.
+    """Signals that come while inside are answered at the end, by their own handlers. For moments, not for work.
 
-    Signals that nobody answers in Python (SIGTERM by default) end the process as they always do.
+    Signals without a handler in Python (SIGTERM by default) end the process as they always do.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread is ever interrupted

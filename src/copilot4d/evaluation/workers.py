@@ -136,11 +136,11 @@ def _begin(job: Job, make: Callable[[], tuple[Forecaster, Mapping[str, Drive]]])
 
 
 def _end_with_the_parent() -> None:
-    """A parent that was killed ends nobody: each process watches it."""
+    """A parent that was killed cannot end its processes: each of them watches it."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)  # at once: nobody is left to take the result
+        os._exit(1)  # at once: the result has no receiver
 
 
 def _work(windows: Sequence[Window]) -> tuple[list[Outcome], Exception | None]:

@@ -159,7 +159,7 @@ class Batches:
     def _kill_workers(self) -> None:
         """A process that is stopped reacts to SIGKILL alone; at the end, Python would wait for it for ever."""
         if getattr(self._iterator, "_worker_pids_set", False):
-            # Whoever waits is told by the wait's own error: torch's signal handler would raise a second one, anywhere.
+            # The wait ends with an error of its own: torch's signal handler would raise a second one, at any point.
             getattr(signal_handling, "_remove_worker_pids")(id(self._iterator))  # noqa: B009 -- it is torch's own
             setattr(self._iterator, "_worker_pids_set", False)  # noqa: B010 -- it is torch's own
         for worker in getattr(self._iterator, "_workers", ()):
