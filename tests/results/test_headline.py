@@ -44,6 +44,10 @@ def test_scores_of_other_frames_are_refused(tmp_path):
 def test_a_missing_model_has_no_row_but_ray_tracing_must_be_there(tmp_path):
     shutil.copytree(SCORES, tmp_path / "scores")
     (tmp_path / "scores" / "test_1s_every12" / "copy_last.json").unlink()
+    text = headline.table(headline.read_scores(tmp_path / "scores"))
+    assert "| `copy_last` | repeats the newest sweep | - | - | 0." in text
+    assert "not scored on these frames" in text
+    (tmp_path / "scores" / "test_3s_every12" / "copy_last.json").unlink()
     assert "copy_last" not in headline.table(headline.read_scores(tmp_path / "scores"))
     (tmp_path / "scores" / "test_3s_every12" / "ray_tracing.json").unlink()
     with pytest.raises(UsageError, match="ray_tracing"):
