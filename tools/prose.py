@@ -31,7 +31,7 @@ READ_BY_USERS = (
 )
 CHECKED = ("tools", "CONTRIBUTING.md", *(f"src/copilot4d/{folder}" for folder in READ_BY_USERS))
 INSTEAD = {
-    r"hears?\b|listens? to": "uses",
+    r"hears?\b": "uses",
     r"second opinions?": "occupancy depths (or: 4D-Occ's predicted depths)",
     r"copy gates?": "depth selector",
     r"mend(?:s|ed|ing)?\b": "fix",

@@ -57,7 +57,7 @@ def then(capsys):
         assert main([*(shlex.split(command) if isinstance(command, str) else command), *more]) == 0
         line = capsys.readouterr().out.split("\nNext: ")[1].splitlines()[0]
         assert line.startswith("copilot4d ")
-        return line.removeprefix("copilot4d ").split("   (")[0]
+        return shlex.join(shlex.split(line.removeprefix("copilot4d "), comments=True))
 
     return run
 
@@ -78,9 +78,16 @@ def test_forecast_evaluate_compare(here, then):
     assert main(shlex.split(command)) == 0  # the table: nothing follows
 
 
-def test_doctor(here, then):
+def test_doctor(here, then, capsys):
     command = then("doctor data")
     then(command, "--limit", "1")
+    poses = here / "data" / "a" / "poses.txt"
+    poses.write_text(poses.read_text().replace("0 0 0", "9 9 9", 1))  # a log with something to fix
+    (here / "data" / "b" / "copilot4d.yaml").write_text("version: 1\naxes: x right, y forward, z up\n")
+    assert main(["doctor", "data"]) == 1
+    line = capsys.readouterr().out.split("\nNext: copilot4d ")[1].splitlines()[0]
+    assert main(shlex.split(line, comments=True)) == 1  # it is still to be fixed, but there are pictures now
+    assert (here / "report.html").stat().st_size > 10_000
 
 
 def test_tokenize_train_export(here, then):

@@ -64,8 +64,8 @@ def next_command(options: Options, report: Report) -> str:
     if any(finding.code == "poses-missing" for finding in report.problems) and not options.estimate_poses:
         return f"copilot4d doctor --estimate-poses {path}"
     if options.html is None and report.drives:
-        return f"copilot4d doctor {path} --html report.html   (pictures of what is wrong)"
-    return f"copilot4d doctor {path}   (once it is fixed)"
+        return f"copilot4d doctor {path} --html report.html   # pictures of what is wrong"
+    return f"copilot4d doctor {path}   # once it is fixed"
 
 
 def _estimate(options: Options) -> None:
