@@ -29,7 +29,7 @@ READ_BY_USERS = (
     "pictures",
     "simulator",
 )
-CHECKED = ("tools", "CONTRIBUTING.md", *(f"src/copilot4d/{folder}" for folder in READ_BY_USERS))
+CHECKED = ("README.md", "CONTRIBUTING.md", "docs", "tools", *(f"src/copilot4d/{folder}" for folder in READ_BY_USERS))
 INSTEAD = {
     r"hears?\b": "uses",
     r"second opinions?": "occupancy depths (or: 4D-Occ's predicted depths)",
