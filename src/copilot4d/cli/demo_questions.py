@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.cli.demo_plans import braked, swerved
-from copilot4d.cli.forecast_moment import Moment, Route, choose_moment, plan_route
+from copilot4d.cli.forecast_moment import ForecastMoment, Route, choose_moment, plan_route
 from copilot4d.datasets import Dataset
 from copilot4d.datasets.windows import SETTINGS, explain_missing, protocol_windows, window_at
 from copilot4d.errors import ProtocolError, UsageError
@@ -120,7 +120,7 @@ def _log_question(dataset: Dataset, frame: int, setting: str) -> Question:
     return _question(setting, name, moment.past, moment.past_frames, future_s, plans)
 
 
-def _own_way(moment: Moment, route: Route) -> tuple[FloatArray, FloatArray]:
+def _own_way(moment: ForecastMoment, route: Route) -> tuple[FloatArray, FloatArray]:
     """Times from the moment on and the poses then: every sweep of the log, and the route where the log ends."""
     drive, start = moment.drive, moment.window.reference
     stamps: list[int] = [int(drive.timestamps_ns[start])]

@@ -7,7 +7,7 @@ import shlex
 
 from copilot4d.cli.console import console, next_step, track, working
 from copilot4d.cli.forecast_files import check_format, prepare_folder, write_description, write_sweeps
-from copilot4d.cli.forecast_moment import Moment, Route, choose_moment, plan_route
+from copilot4d.cli.forecast_moment import ForecastMoment, Route, choose_moment, plan_route
 from copilot4d.cli.model_options import load, tell_limits
 from copilot4d.cli.options.forecast import Options
 from copilot4d.cli.outputs import check_output_folder
@@ -66,7 +66,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def _next_command(options: Options, moment: Moment, forecaster: Forecaster) -> list[str]:
+def _next_command(options: Options, moment: ForecastMoment, forecaster: Forecaster) -> list[str]:
     """Score the whole drive; where nothing of it can be scored, look at the data."""
     windows = protocol_windows({moment.drive.name: moment.drive}, options.setting)
     if not any(window.complete for window in windows):
@@ -80,7 +80,7 @@ def _next_command(options: Options, moment: Moment, forecaster: Forecaster) -> l
     ]  # fmt: skip
 
 
-def _say_what_is_forecast(options: Options, moment: Moment, route: Route) -> None:
+def _say_what_is_forecast(options: Options, moment: ForecastMoment, route: Route) -> None:
     seen, wanted = len(moment.past), frame_rule(moment.drive, options.setting).n_in
     _say(
         f"{options.model} forecasts {len(route.sources)} sweeps of drive {moment.drive.name} after frame "

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from copilot4d.cli.forecast_moment import Moment, Route
+from copilot4d.cli.forecast_moment import ForecastMoment, Route
 from copilot4d.datasets.point_files import write_points
 from copilot4d.errors import UsageError
 from copilot4d.forecaster import Forecast
@@ -54,7 +54,7 @@ def alternative_prefix(number: int) -> str:
 
 
 def write_description(
-    out: Path, moment: Moment, route: Route, forecast: Forecast, paths: list[list[Path]], **named: Any
+    out: Path, moment: ForecastMoment, route: Route, forecast: Forecast, paths: list[list[Path]], **named: Any
 ) -> Path:
     """forecast.json: what was forecast from what, with which options, and where it lies."""
     reference_ns = moment.past[-1].timestamp_ns

@@ -22,7 +22,7 @@ PoseSource = Literal["log", "constant velocity", "standing still", "file"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
+class ForecastMoment:
     """A drive, the sweeps that the forecast sees, and the frames that are known to follow."""
 
     drive: Drive
@@ -44,7 +44,7 @@ class Route:
 
 def choose_moment(
     dataset: Dataset, drive_name: str | None, frame: int | None, setting: str, on_bad_sweep: OnBadSweep
-) -> Moment:
+) -> ForecastMoment:
     """The asked moment; without `frame`, the first that has a whole past and a whole future."""
     if drive_name is not None:
         dataset = dataset.select([drive_name])
@@ -78,7 +78,7 @@ def choose_moment(
     )
 
 
-def _read(drive: Drive, window: Window, on_bad_sweep: OnBadSweep) -> Moment:
+def _read(drive: Drive, window: Window, on_bad_sweep: OnBadSweep) -> ForecastMoment:
     """Read the past. With "skip", only what follows the newest sweep that cannot be read: it stays evenly spaced."""
     past: list[Sweep] = []
     frames: list[int] = []
@@ -92,10 +92,10 @@ def _read(drive: Drive, window: Window, on_bad_sweep: OnBadSweep) -> Moment:
             skipped.append(str(error))
             break
         frames.insert(0, index)
-    return Moment(drive=drive, window=window, past=tuple(past), past_frames=tuple(frames), skipped=skipped)
+    return ForecastMoment(drive=drive, window=window, past=tuple(past), past_frames=tuple(frames), skipped=skipped)
 
 
-def plan_route(moment: Moment, setting: str, poses_file: Path | None) -> Route:
+def plan_route(moment: ForecastMoment, setting: str, poses_file: Path | None) -> Route:
     """Where the ego goes: as the log says, then onwards at constant velocity; or as a file of poses says."""
     drive, window = moment.drive, moment.window
     rule = frame_rule(drive, setting)
@@ -130,7 +130,7 @@ def _onwards(drive: Drive, window: Window, count: int, step: int) -> FloatArray:
     return continue_motion(np.stack([known[0] @ se3.invert(one), known[0]]), count * steps)[steps - 1 :: steps]
 
 
-def _route_from_file(moment: Moment, path: Path, times: NDArray[np.int64]) -> Route:
+def _route_from_file(moment: ForecastMoment, path: Path, times: NDArray[np.int64]) -> Route:
     """A KITTI file has one line per future frame; a TUM file is a trajectory, looked up at the frames' times."""
     if _columns(path) == 8:
         trajectory = read_tum_poses(path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from copilot4d.cli.forecast_files import PICTURES
-from copilot4d.cli.forecast_moment import Moment, Route
+from copilot4d.cli.forecast_moment import ForecastMoment, Route
 from copilot4d.errors import DataError
 from copilot4d.evaluation import chamfer
 from copilot4d.forecaster import Forecast
@@ -20,7 +20,7 @@ from copilot4d.progress import Track
 
 def write_pictures(
     out: Path,
-    moment: Moment,
+    moment: ForecastMoment,
     route: Route,
     forecast: Forecast,
     model: str,
@@ -40,7 +40,7 @@ def write_pictures(
     return [strip, write_gif(gif, film, fps=fps), write_mp4(mp4, film, fps=fps)]
 
 
-def _story(moment: Moment, route: Route, forecast: Forecast, model: str, region_half_m: float) -> Story:
+def _story(moment: ForecastMoment, route: Route, forecast: Forecast, model: str, region_half_m: float) -> Story:
     reference_ns = moment.past[-1].timestamp_ns
     truths = list(_truths(moment, route))
     way = np.concatenate([moment.past[-1].world_from_lidar[None], route.world_from_lidar])[:, :3, 3]
@@ -82,7 +82,7 @@ def note_of(predicted: Sweep, true: Sweep, region_half_m: float) -> str:
     return f"Chamfer {chamfer(*clouds):.2f} m² in ±{region_half_m:.0f} m"
 
 
-def _truths(moment: Moment, route: Route) -> Iterator[Sweep]:
+def _truths(moment: ForecastMoment, route: Route) -> Iterator[Sweep]:
     """The true future sweeps, up to the first that the log lacks or that cannot be read (which is noted)."""
     for frame in route.frames:
         if frame is None:

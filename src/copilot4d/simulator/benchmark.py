@@ -29,7 +29,7 @@ _STREETS_PER_MOMENT = 5  # how many streets of the test range are searched for o
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
+class WhatIfMoment:
     """Where four futures part: a simulation at that time, driving with the traffic."""
 
     number: int
@@ -79,7 +79,7 @@ def whatif_drive(number: int, plan: str, sensor: str | LidarSensor = SENSOR) -> 
 
 
 @lru_cache(maxsize=8)
-def whatif_moment(number: int) -> Moment:
+def whatif_moment(number: int) -> WhatIfMoment:
     """The moment with this number: the best of a street of the test range, chosen by what the plans lead to.
 
     The first call for a number searches up to five streets (some 20 s); later calls remember.
@@ -87,7 +87,7 @@ def whatif_moment(number: int) -> Moment:
     if not 0 <= number < MOMENTS:
         raise UsageError(f"street-v1-whatif has moments 0 to {MOMENTS - 1}, asked for {number}")
     seed, steps = _seed_and_steps(number)
-    return Moment(number=number, simulation=start(seed).run(steps * STEP_S))
+    return WhatIfMoment(number=number, simulation=start(seed).run(steps * STEP_S))
 
 
 @cache

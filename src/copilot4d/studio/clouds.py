@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from copilot4d.geometry import Sweep
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.pictures.ink import colour_table
-from copilot4d.studio.moment import Moment
+from copilot4d.studio.moment import StudioMoment
 from copilot4d.studio.run import Run, disagreement_m
 from copilot4d.studio.session import Session
 
@@ -65,7 +65,7 @@ class Cloud:
         """What the log or the simulator shows, not what a model predicts."""
         return self.role in ("truth", "simulated")
 
-    def points(self, moment: Moment) -> NDArray[np.float32]:
+    def points(self, moment: StudioMoment) -> NDArray[np.float32]:
         """(N, 3) in the reference frame."""
         return np.asarray(self.sweep.points_in(moment.reference_from_world), dtype=np.float32)
 
@@ -122,7 +122,7 @@ def labels(session: Session, look: Look, shown: Sequence[Cloud]) -> list[Label]:
     return found
 
 
-def clock(moment: Moment, time: int) -> str:
+def clock(moment: StudioMoment, time: int) -> str:
     """The time of a frame in seconds, and which frame it is."""
     if time > 0:
         return f"+{float(moment.times_s[time - 1]):.1f} s: future frame {time} of {len(moment.times_s)}"
@@ -130,7 +130,7 @@ def clock(moment: Moment, time: int) -> str:
     return "0.0 s: now, the newest sweep that the model sees" if time == 0 else f"{seconds:.1f} s: past"
 
 
-def colours(cloud: Cloud, moment: Moment, by: ColourBy) -> NDArray[np.uint8]:
+def colours(cloud: Cloud, moment: StudioMoment, by: ColourBy) -> NDArray[np.uint8]:
     """(N, 3) uint8."""
     points = cloud.points(moment)
     height = (points[:, 2] - moment.ground_m - HEIGHTS_M[0]) / (HEIGHTS_M[1] - HEIGHTS_M[0])

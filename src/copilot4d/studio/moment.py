@@ -17,7 +17,7 @@ from copilot4d.studio.paths import Controls, controls_of, drive_way, poses_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
+class StudioMoment:
     """All that is known of one moment. Times are seconds after it; the past has times <= 0, oldest first."""
 
     drive: Drive
@@ -48,7 +48,7 @@ class Moment:
         return se3.invert(self.world_from_reference)
 
 
-def read_moment(dataset: Dataset, drive_name: str, frame: int, setting: str) -> Moment:
+def read_moment(dataset: Dataset, drive_name: str, frame: int, setting: str) -> StudioMoment:
     """Read a moment; DataError, UsageError or ProtocolError where it cannot be one."""
     drive = dataset[drive_name]
     if not dataset.has_poses(drive_name):
@@ -75,7 +75,7 @@ def read_moment(dataset: Dataset, drive_name: str, frame: int, setting: str) -> 
     last_s = known[-1] if known else 0.0
     times = known + [last_s + spacing_s * (k + 1) for k in range(rule.n_out - len(known))]
     controls = _controls(drive, frame)
-    return Moment(
+    return StudioMoment(
         drive=drive,
         frame=frame,
         setting=setting,

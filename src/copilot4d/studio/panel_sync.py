@@ -9,7 +9,7 @@ from __future__ import annotations
 from copilot4d.datasets import Dataset
 from copilot4d.progress import duration
 from copilot4d.studio.clouds import Look, clock, legend
-from copilot4d.studio.moment import Moment
+from copilot4d.studio.moment import StudioMoment
 from copilot4d.studio.panel import ALL_FUTURES, Mood, Panel, lines, set_options, set_range, set_value
 from copilot4d.studio.plan import PlannedWay
 from copilot4d.studio.run import Run, State
@@ -26,7 +26,7 @@ class PanelSync:
         self._panel = panel
         self._dataset: Dataset | None = None
         self._drive = self._model = ""
-        self._moment: Moment | None = None
+        self._moment: StudioMoment | None = None
         self._way: PlannedWay | None = None
         self._time = 0
 
@@ -54,7 +54,7 @@ class PanelSync:
             self._model = session.model
             set_options(panel.model, session.library.models, chosen if is_ahead else session.model)
 
-    def _show_moment(self, session: Session, moment: Moment, look: Look, undo: bool) -> None:
+    def _show_moment(self, session: Session, moment: StudioMoment, look: Look, undo: bool) -> None:
         panel, way = self._panel, session.way
         if undo or moment.drive.name != self._drive:
             self._drive = moment.drive.name

@@ -10,7 +10,7 @@ import numpy as np
 from copilot4d.errors import UsageError
 from copilot4d.geometry import se3
 from copilot4d.geometry.se3 import FloatArray
-from copilot4d.studio.moment import Moment
+from copilot4d.studio.moment import StudioMoment
 from copilot4d.studio.paths import (
     HARD_BRAKE_M_S2,
     SWERVE_M,
@@ -41,7 +41,7 @@ class Plan:
         if self.kind == "drawn" and self.waypoints_m is None:
             raise UsageError("a drawn plan needs waypoints")
 
-    def at(self, moment: Moment) -> PlannedWay:
+    def at(self, moment: StudioMoment) -> PlannedWay:
         """What the plan means at a moment."""
         fine_s = np.linspace(0.0, float(moment.times_s[-1]), _LINE_POINTS)
         waypoint_times_s = moment.times_s[-1] * np.arange(1, WAYPOINTS + 1) / WAYPOINTS
@@ -64,7 +64,7 @@ class Plan:
             controls=controls,
         )  # fmt: skip
 
-    def controls_at(self, moment: Moment) -> Controls:
+    def controls_at(self, moment: StudioMoment) -> Controls:
         """What the sliders show for this plan."""
         if self.kind == "sliders":
             return self.controls

@@ -20,7 +20,7 @@ from copilot4d.pictures.ink import Image
 from copilot4d.pictures.panels import Cell, panel
 from copilot4d.pictures.storyboard import clock
 from copilot4d.studio.clouds import Cloud, Look, clouds, colours
-from copilot4d.studio.moment import Moment
+from copilot4d.studio.moment import StudioMoment
 from copilot4d.studio.run import Run
 from copilot4d.studio.session import Session
 
@@ -35,7 +35,7 @@ class Picture:
     look: Look
 
     @property
-    def moment(self) -> Moment:
+    def moment(self) -> StudioMoment:
         """The moment that is shown."""
         if self.session.moment is None:
             raise UsageError("there is nothing to save: no moment is open")
@@ -143,7 +143,7 @@ def save_html(out: Path, picture: Picture) -> list[Path]:
     return [page.write(picture.place(out, ".html"))]
 
 
-def _plan(moment: Moment, run: Run, number: int, frames: int) -> Plan:
+def _plan(moment: StudioMoment, run: Run, number: int, frames: int) -> Plan:
     poses = np.concatenate([[sweep.world_from_lidar for sweep in moment.past], run.poses[:frames]])
     truth: list[ViewerCloud | None] = []
     known = run.simulated or (list(moment.truth) if run.label == "log" else [])
@@ -165,9 +165,9 @@ def _names(run: Run) -> list[str]:
     return [run.model if count == 1 else f"{run.model}, future {k + 1}" for k in range(count)]
 
 
-def _last_time(session: Session, moment: Moment) -> int:
+def _last_time(session: Session, moment: StudioMoment) -> int:
     return max([len(moment.truth), *(len(run.frames) for run in session.runs())])
 
 
-def _cell(cloud: Cloud, moment: Moment) -> Cell:
+def _cell(cloud: Cloud, moment: StudioMoment) -> Cell:
     return Cell(bev_image(cloud.sweep.points, size=420), f"{cloud.title}  {clock(cloud.time_s)}")

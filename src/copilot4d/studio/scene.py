@@ -14,7 +14,7 @@ import viser
 from copilot4d.geometry import Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.studio.clouds import FUTURES, Cloud, ColourBy, Label, colours, colours_key
-from copilot4d.studio.moment import Moment
+from copilot4d.studio.moment import StudioMoment
 from copilot4d.studio.plan import WAYPOINTS, PlannedWay
 from copilot4d.studio.run import Run
 
@@ -45,10 +45,10 @@ class Scene:
         self._grid: viser.GridHandle | None = None
         self._ways: dict[str, tuple[object, viser.LineSegmentsHandle]] = {}
         self._waypoints: list[viser.TransformControlsHandle] = []
-        self._moment: Moment | None = None
+        self._moment: StudioMoment | None = None
 
     def show_clouds(
-        self, moment: Moment, wanted: Sequence[Cloud], by: ColourBy, point_size_m: float, *,
+        self, moment: StudioMoment, wanted: Sequence[Cloud], by: ColourBy, point_size_m: float, *,
         truth_beside_m: float = 0.0, labels: Sequence[Label] = (),
     ) -> None:  # fmt: skip
         """Send what is new, switch what is known, remove what is gone. Truth stands so far to the left."""
@@ -60,7 +60,7 @@ class Scene:
             for cloud in wanted:
                 self._show(moment, cloud, by, point_size_m, truth_beside_m if cloud.is_truth else 0.0)
 
-    def show_ego(self, moment: Moment, world_from_lidar: FloatArray) -> None:
+    def show_ego(self, moment: StudioMoment, world_from_lidar: FloatArray) -> None:
         """The ego's body at one of its poses, and the ground around the newest one."""
         seen = se3.relative_motion(moment.world_from_reference, world_from_lidar)
         wxyz = se3.quaternion_from_rotation(seen[:3, :3])
@@ -77,7 +77,7 @@ class Scene:
                 cell_color=(70, 74, 84), section_color=(95, 100, 112), position=(0.0, 0.0, moment.ground_m - 0.05),
             )  # fmt: skip
 
-    def show_ways(self, moment: Moment, way: PlannedWay, runs: Sequence[Run]) -> None:
+    def show_ways(self, moment: StudioMoment, way: PlannedWay, runs: Sequence[Run]) -> None:
         """The plan's way in pink, and those of the runs that are shown for comparison in their colours."""
         wanted: dict[str, tuple[object, FloatArray, tuple[int, int, int], float]] = {
             "/ways/plan": (way, way.line_m, WAY_COLOUR, 0.22)
@@ -96,7 +96,7 @@ class Scene:
             handle = self._scene.add_line_segments(name, points=segments, colors=colour, thickness=width)
             self._ways[name] = (owner, handle)
 
-    def show_waypoints(self, moment: Moment, way: PlannedWay, *, visible: bool, dragged: bool) -> None:
+    def show_waypoints(self, moment: StudioMoment, way: PlannedWay, *, visible: bool, dragged: bool) -> None:
         """Put the handles where the plan leads. Those that were dragged stay: the hand may be further already."""
         if not self._waypoints:
             self._waypoints = [self._waypoint(k) for k in range(WAYPOINTS)]
@@ -132,7 +132,7 @@ class Scene:
                 handle = self._scene.add_label(f"/labels/{label.name}", label.text, position=label.place_m)
                 self._labels[label.name] = (label, handle)
 
-    def _show(self, moment: Moment, cloud: Cloud, by: ColourBy, point_size_m: float, beside_m: float) -> None:
+    def _show(self, moment: StudioMoment, cloud: Cloud, by: ColourBy, point_size_m: float, beside_m: float) -> None:
         sent = self._sent.get(cloud.name)
         if sent is not None and sent.sweep is not cloud.sweep:
             del self._sent[cloud.name]

@@ -19,7 +19,7 @@ from copilot4d.forecaster import Imagination, Imaginative
 from copilot4d.forecasting.repeated import imagine
 from copilot4d.geometry import Drive
 from copilot4d.studio.library import Library
-from copilot4d.studio.moment import Moment, read_moment
+from copilot4d.studio.moment import StudioMoment, read_moment
 from copilot4d.studio.plan import Plan, PlannedWay
 from copilot4d.studio.run import Run, Sampling
 from copilot4d.studio.simulated_truth import can_simulate, simulated_truth
@@ -39,7 +39,7 @@ class Session:
         self.data = ""
         self.setting = SETTINGS[0]
         self.model = model
-        self.moment: Moment | None = None
+        self.moment: StudioMoment | None = None
         self.plan = Plan()
         self.way: PlannedWay | None = None
         self.sampling = Sampling()
@@ -162,7 +162,7 @@ class Session:
 
     # --- in the worker's thread ------------------------------------------------------------------------------------
 
-    def _work(self, run: Run, moment: Moment, simulate: bool) -> Iterator[None]:
+    def _work(self, run: Run, moment: StudioMoment, simulate: bool) -> Iterator[None]:
         run.began_s = time.monotonic()
         if not self._advance(run, "running"):
             return
@@ -182,7 +182,7 @@ class Session:
                 yield
         self._advance(run, "done")
 
-    def _begin(self, run: Run, moment: Moment) -> Imagination:
+    def _begin(self, run: Run, moment: StudioMoment) -> Imagination:
         """The imagination after the past. Plans at one moment share it, so that the past is read by the model once."""
         key = (id(moment), run.model, run.sampling)
         root = self._root

@@ -16,7 +16,7 @@ from copilot4d.simulator import EgoPlan, LidarSensor, SimulatedDrive, Simulation
 from copilot4d.simulator.agents import STEP_S
 from copilot4d.simulator.benchmark import split_seed, whatif_moment
 from copilot4d.simulator.sensors import sensor_named
-from copilot4d.studio.moment import Moment
+from copilot4d.studio.moment import StudioMoment
 
 _STREET = re.compile(r"(?P<split>train|val|test)_(?P<index>\d+)")
 _WHATIF = re.compile(r"whatif_(?P<number>\d+)_\w+")
@@ -29,7 +29,7 @@ def can_simulate(dataset: Dataset, drive: Drive) -> bool:
     return dataset.format == "simulated" and drive.format == "simulated" and named is not None
 
 
-def simulated_truth(dataset: Dataset, moment: Moment, poses: FloatArray) -> Iterator[Sweep]:
+def simulated_truth(dataset: Dataset, moment: StudioMoment, poses: FloatArray) -> Iterator[Sweep]:
     """One sweep per pose (F, 4, 4) of the plan. The traffic reacts to the ego; everybody draws the numbers they drew.
 
     The ego stands on the simulated road, so its height, pitch and roll are the street's, not the plan's.

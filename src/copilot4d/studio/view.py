@@ -20,7 +20,7 @@ import viser
 from copilot4d.errors import Copilot4dError, UsageError
 from copilot4d.studio.clouds import SIDE_M, Look, clouds, labels
 from copilot4d.studio.library import Library
-from copilot4d.studio.moment import Moment
+from copilot4d.studio.moment import StudioMoment
 from copilot4d.studio.panel import ALL_FUTURES, LAYOUTS, Panel, connect
 from copilot4d.studio.panel_sync import PanelSync
 from copilot4d.studio.plan import Kind, Plan
@@ -60,7 +60,7 @@ class View:
         self._saved: list[str] = []
         self._followed: Run | None = None  # the time slider follows this run as its frames arrive
         self._is_filming = False
-        self._filmed: Moment | None = None
+        self._filmed: StudioMoment | None = None
         self._wake = threading.Event()
         self.session = Session(library, worker, model=start.model, changed=self._wake.set)
         self.session.choose_sampling(**asdict(start.sampling))
@@ -282,7 +282,7 @@ class View:
         else:
             self._draw_scene(session.moment)
 
-    def _draw_scene(self, moment: Moment) -> None:
+    def _draw_scene(self, moment: StudioMoment) -> None:
         session, look = self.session, self.look
         if session.way is None:
             return
