@@ -6,6 +6,7 @@ import dataclasses
 import shlex
 
 from copilot4d.cli.console import console, next_step, track
+from copilot4d.cli.data_options import given_flags, open_data
 from copilot4d.cli.flags import with_flags
 from copilot4d.cli.options.doctor import Options
 from copilot4d.cli.outputs import check_output_file, check_output_folder
@@ -32,6 +33,7 @@ def run(options: Options) -> int:
         sweeps=options.sweeps,
         every_sweep=options.all,
         track=track,
+        open_data=lambda path: open_data(path, options, require_poses=False),
     )
     told = [dataclasses.replace(finding, remedy=with_flags(finding.remedy, Options)) for finding in report.findings]
     report = dataclasses.replace(report, findings=tuple(told))
@@ -53,7 +55,7 @@ def show(report: Report) -> None:
 
 def next_command(options: Options, report: Report) -> str:
     """What to try now: score a baseline on healthy data, look at pictures, or come back when it is fixed."""
-    path = shlex.quote(str(options.path))
+    path = shlex.join([str(options.path), *given_flags(options)])
     if report.healthy:
         setting = next((s for s in ("1s", "3s") if any(d.windows[s] for d in report.drives)), None)
         if setting is not None:

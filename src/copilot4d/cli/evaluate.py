@@ -9,13 +9,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from copilot4d.cli.console import console, next_step, track
+from copilot4d.cli.data_options import given_flags, how_read, open_data
 from copilot4d.cli.held_output import held, terminated_as_interrupted
-from copilot4d.cli.model_options import load, tell_limits
+from copilot4d.cli.model_options import hub_revision, load, tell_limits
 from copilot4d.cli.options.evaluate import Options
 from copilot4d.cli.outputs import check_output_file
 from copilot4d.cli.own_returns import tell_own_returns
 from copilot4d.cli.score_table import COLUMNS, cell, drive_list, notes
-from copilot4d.datasets import Dataset, open_dataset
+from copilot4d.cli.submission import check_submission, submit
+from copilot4d.datasets import Dataset
 from copilot4d.errors import DataError, UsageError
 from copilot4d.evaluation import Protocol, ScoreFile, evaluate_dataset
 from copilot4d.evaluation.runner import protocol_references
@@ -33,12 +35,17 @@ def run(options: Options) -> int:
         thin=options.thin,
         parity=options.parity,
     )
-    check_writable(options.out)
+    check_submission(options.submission, options.queries, options.out)
+    if options.submission is None:
+        check_writable(options.out)
     if options.futures < 1:
         raise UsageError(f"--futures must be at least 1, got {options.futures}")
     # The data first: what is wrong there is told before weights are loaded.
-    dataset = choose_drives(open_dataset(options.data), options.drives, options.split)
+    dataset = choose_drives(open_data(options.data, options), options.drives, options.split)
     dataset.prepare(track)
+    if options.queries is not None:
+        sampling = {"guidance": options.guidance_used, "steps": options.steps_used, "seed": options.seed}
+        return submit(load(options), dataset, options.queries, options.out, **sampling)
     protocol_references(dataset, options.setting, protocol)
     forecaster = load(options)
     tell_limits(forecaster, protocol.half_m)
@@ -58,6 +65,7 @@ def run(options: Options) -> int:
             data=f"{dataset.format}: {options.data}",
             resume=unfinished,
             workers=Workers(options.workers, partial(_made_again, options)) if options.workers != 1 else None,
+            about=how_read(options.data, options, dataset) | hub_revision(options.model),
             track=track,
         )
         scores.write(options.out)
@@ -70,7 +78,7 @@ def run(options: Options) -> int:
 
 def _made_again(options: Options) -> tuple[Forecaster, Dataset]:
     """In a worker process: the model and the data."""
-    return load(options), choose_drives(open_dataset(options.data), options.drives, options.split)
+    return load(options), choose_drives(open_data(options.data, options), options.drives, options.split)
 
 
 def next_command(options: Options) -> str:
@@ -86,6 +94,7 @@ def next_command(options: Options) -> str:
     given["protocol"] = options.protocol if options.protocol != "4docc" else None
     words += [word for name, value in given.items() if value is not None for word in (f"--{name}", value)]
     words += ["--parity"] if options.parity else []
+    words += given_flags(options)
     return " ".join(map(str, [*words, "--out", beside]))
 
 

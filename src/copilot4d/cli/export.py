@@ -26,6 +26,7 @@ from copilot4d.cli.options.export import Options
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.config import to_mapping
 from copilot4d.errors import UsageError
+from copilot4d.forecasting.hub import parse_hub_name, push
 from copilot4d.forecasting.load_model import join
 from copilot4d.geometry import VoxelGrid
 from copilot4d.tokenizer.config import TokenizerConfig
@@ -36,6 +37,8 @@ DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 def run(options: Options) -> int:
     """Run the verb."""
     check_output_folder("--out", options.out)
+    if options.push is not None:
+        parse_hub_name(options.push)
     if options.occupancy_4d is not None:
         if options.tokenizer is not None or options.world_model is not None:
             raise UsageError("give either --tokenizer and --world-model, or --occupancy-4d")
@@ -48,6 +51,9 @@ def run(options: Options) -> int:
         write_model(options, options.tokenizer, options.world_model)
     total = sum(path.stat().st_size for path in options.out.rglob("*") if path.is_file())
     console.print(f"Wrote {options.out}: {total / 1e6:.1f} MB in {options.precision}", markup=False, highlight=False)
+    if options.push is not None:
+        commit = push(options.out, options.push)
+        console.print(f"Pushed to {options.push}, revision {commit}", markup=False, highlight=False)
     place = str(options.out)
     model = shlex.quote(place if "/" in place else f"./{place}")  # a bare word could be the name of a shipped model
     if options.tokenizer is not None and options.world_model is None:

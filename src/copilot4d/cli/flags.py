@@ -20,6 +20,7 @@ OTHER_NAMES = {
     "training.recipe.cosine_steps": "updates",
     "world_model.diffusion.process": "process",
     "occupancy_4d.depth": "depth",
+    "lidar_topics": "lidar_topic",
     "write_estimated_poses.out": "poses_out",
 }
 BY_LAST_WORD = ("training", "sampler", "protocol")  # their flags are the key's last word; networks are set in YAML

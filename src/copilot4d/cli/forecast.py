@@ -6,13 +6,13 @@ import math
 import shlex
 
 from copilot4d.cli.console import console, next_step, track, working
+from copilot4d.cli.data_options import given_flags, how_read, open_data
 from copilot4d.cli.forecast_files import check_format, prepare_folder, write_description, write_sweeps
 from copilot4d.cli.forecast_moment import ForecastMoment, Route, choose_moment, plan_route
 from copilot4d.cli.model_options import load, tell_limits
 from copilot4d.cli.options.forecast import Options
-from copilot4d.cli.outputs import check_output_folder
+from copilot4d.cli.outputs import check_output_file, check_output_folder
 from copilot4d.cli.own_returns import tell_own_returns
-from copilot4d.datasets import open_dataset
 from copilot4d.datasets.windows import frame_rule, protocol_windows
 from copilot4d.errors import UsageError
 from copilot4d.forecaster import Forecaster
@@ -20,11 +20,11 @@ from copilot4d.forecaster import Forecaster
 
 def run(options: Options) -> int:
     """Forecast, write, and say what was written."""
-    check_output_folder("--out", options.out)
+    _check_out(options)
     if options.futures < 1:
         raise UsageError(f"--futures must be at least 1, got {options.futures}")
     # The data first: what is wrong there is told before weights are loaded.
-    dataset = open_dataset(options.data)
+    dataset = open_data(options.data, options)
     moment = choose_moment(dataset, options.drive, options.frame, options.setting, options.on_bad_sweep)
     route = plan_route(moment, options.setting, options.future_poses)
     forecaster = load(options)
@@ -36,6 +36,12 @@ def run(options: Options) -> int:
             moment.past, route.world_from_lidar, guidance=options.guidance_used, steps=options.steps_used,
             seed=options.seed, futures=options.futures,
         )  # fmt: skip
+    if options.out.suffix == ".mcap":
+        from copilot4d.cli.forecast_pictures import write_mcap
+
+        _say(f"  {write_mcap(options.out, moment, route, forecast)}  past, truth, forecast and difference")
+        next_step(shlex.join(["copilot4d", *_next_command(options, moment, forecaster)]))
+        return 0
     check_format(forecast, options.format)
     prepare_folder(options.out)
     paths = write_sweeps(options.out, forecast, options.format, track)
@@ -51,6 +57,7 @@ def run(options: Options) -> int:
         options={
             "guidance": options.guidance_used, "steps": options.steps_used, "seed": options.seed,
             "futures": options.futures, **forecaster.settings, "format": options.format,
+            **how_read(options.data, options, dataset.select([moment.drive.name])),
         },
     )  # fmt: skip
     for path, sweep, timestamp_ns in zip(paths[0], forecast.sweeps, route.timestamps_ns, strict=True):
@@ -66,6 +73,18 @@ def run(options: Options) -> int:
     return 0
 
 
+def _check_out(options: Options) -> None:
+    """Before any work: a folder, or an .mcap file where that can be written."""
+    if options.out.suffix != ".mcap":
+        return check_output_folder("--out", options.out)
+    from copilot4d.pictures.foxglove_file import check_foxglove
+
+    check_foxglove()
+    if options.pictures:
+        raise UsageError(f"--pictures go into a folder, and --out {options.out} is a file: leave one of the two out")
+    return check_output_file("--out", options.out, "forecast.mcap")
+
+
 def _next_command(options: Options, moment: ForecastMoment, forecaster: Forecaster) -> list[str]:
     """Score the whole drive; where nothing of it can be scored, look at the data."""
     windows = protocol_windows({moment.drive.name: moment.drive}, options.setting)
@@ -76,7 +95,7 @@ def _next_command(options: Options, moment: ForecastMoment, forecaster: Forecast
     fewer = ["--roi-half", f"{half_m:g}", "--every", "10"] if math.isfinite(half_m) else []
     return [
         "evaluate", "--model", options.model, "--data", str(options.data), "--drives", moment.drive.name,
-        "--setting", options.setting, *fewer, "--out", "scores.json",
+        "--setting", options.setting, *given_flags(options), *fewer, "--out", "scores.json",
     ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from copilot4d.evaluation import chamfer
 from copilot4d.forecaster import Forecast
 from copilot4d.geometry import Sweep, inside_box, se3
 from copilot4d.pictures import Frame, Look, Story, forecast_film, forecast_strip, write_gif, write_mp4, write_png
+from copilot4d.pictures.foxglove_file import write_foxglove
 from copilot4d.progress import Track
 
 
@@ -38,6 +39,14 @@ def write_pictures(
     film = list(track(forecast_film(story), "drawing", total=count))
     fps = 1.0 / max(0.05, story.forecast[0].time_s)  # as fast as the world
     return [strip, write_gif(gif, film, fps=fps), write_mp4(mp4, film, fps=fps)]
+
+
+def write_mcap(path: Path, moment: ForecastMoment, route: Route, forecast: Forecast) -> Path:
+    """Past, truth, forecast and difference as one file for Foxglove."""
+    return write_foxglove(
+        path, past=moment.past, futures=[future.sweeps for future in forecast.futures],
+        truth=list(_truths(moment, route)), timestamps_ns=route.timestamps_ns.tolist(),
+    )  # fmt: skip
 
 
 def _story(moment: ForecastMoment, route: Route, forecast: Forecast, model: str, region_half_m: float) -> Story:

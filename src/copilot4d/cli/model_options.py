@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from copilot4d.baselines import BASELINES
 from copilot4d.cli.console import console
 from copilot4d.cli.options.model_options import ModelOptions
 from copilot4d.errors import UsageError
 from copilot4d.forecaster import Forecaster
+from copilot4d.forecasting.hub import fetch, is_hub_name
 from copilot4d.forecasting.load import check_model_name, load_forecaster
 
 NO_DENSITIES = (
@@ -25,6 +28,14 @@ def tell_limits(forecaster: Forecaster, roi_half_m: float | None = None) -> None
         )
     if words:
         console.print(words, markup=False, highlight=False)
+
+
+def hub_revision(model: str) -> dict[str, Any]:
+    """For score files: which commit of the hub a model is; empty for models from elsewhere."""
+    if not is_hub_name(model):
+        return {}
+    fetched = fetch(model)
+    return {"hub": {"repository": fetched.repository, "revision": fetched.revision}}
 
 
 def load(options: ModelOptions) -> Forecaster:

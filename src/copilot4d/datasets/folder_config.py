@@ -173,7 +173,7 @@ def _numbers(path: Path, key: str, value: Any, count: int) -> list[float]:
         raise _bad(path, key, f"{count} numbers", repr(value), "write numbers that a computer can hold") from error
 
 
-def _motion(path: Path, key: str, value: Any) -> FloatArray:
+def parse_motion(path: Path, key: str, value: Any) -> FloatArray:
     """A motion as {translation: [x, y, z], quaternion_wxyz: [w, x, y, z]}, or as a 3x4 matrix in rows."""
     motion = se3.identity()
     if isinstance(value, dict) and set(value) == {"translation", "quaternion_wxyz"}:
@@ -212,7 +212,8 @@ def _timestamps(path: Path, key: str, value: Any) -> dict[str, Any]:
     raise _bad(path, key, expected, repr(value), "see docs/own_data.md")
 
 
-def _ego_box(path: Path, key: str, value: Any) -> FloatArray:
+def parse_ego_box(path: Path, key: str, value: Any) -> FloatArray:
+    """A box as six numbers, the lower corner first."""
     box = np.array(_numbers(path, key, value, 6))
     if np.isnan(box).any() or not (box[:3] <= box[3:]).all():
         raise _bad(path, key, "xmin, ymin, zmin, xmax, ymax, zmax", repr(value), "write the lower corner first")
@@ -243,9 +244,9 @@ _PARSERS: dict[str, Callable[[Path, str, Any], Any]] = {
     "pose_format": _one_of("tum", "kitti"),
     "pose_time_unit": _one_of(*UNITS_NS),
     "pose_frame": _one_of("world_from_lidar", "world_from_ego"),
-    "ego_from_lidar": _motion,
+    "ego_from_lidar": parse_motion,
     "timestamps": _timestamps,
-    "ego_box": _ego_box,
+    "ego_box": parse_ego_box,
     "split": _text,
     "splits": _splits,
 }

@@ -40,6 +40,8 @@ _SAME_TIME_NS = 1_000_000  # a sweep and its line in poses.txt: room for times w
 
 def recognise(path: Path) -> Path | None:
     """The folder of dates, one date's folder, or one drive's folder; None where it is no KITTI raw tree."""
+    if "data_3d_raw" in path.parts[-4:]:  # KITTI-360, whose drives look alike
+        return None
     if path.name == "data" and path.parent.name == "velodyne_points":
         return path.parent.parent
     if path.name == "velodyne_points" and (path / "data").is_dir():
@@ -95,7 +97,7 @@ def _may_hold_drives(folder: Path) -> bool:
 def _open_drive(name: str, *, folders: dict[str, Path], require_poses: bool) -> Drive:
     folder = folders[name]
     numbers, paths = numbered_sweeps(folder / "velodyne_points" / "data")
-    timestamps_ns = _read_times(folder, numbers)
+    timestamps_ns = read_times(folder, numbers)
     if _has_oxts(folder):
         world_from_lidar = _read_poses(folder, numbers)
     elif _has_poses(folder):
@@ -223,7 +225,7 @@ def _read_calibration(folder: Path) -> FloatArray:
     return lidar_from_imu
 
 
-def _read_times(folder: Path, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+def read_times(folder: Path, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """(N,) times of these sweeps: the lidar's own, else those of the GPS/IMU records, else 10 a second."""
     candidates = (folder / "velodyne_points" / "timestamps.txt", folder / "oxts" / "timestamps.txt")
     path = next((path for path in candidates if path.is_file()), None)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from copilot4d.datasets.bags.bag import SUFFIXES as BAG_SUFFIXES
 from copilot4d.datasets.dataset import Dataset, Origin, refused
 from copilot4d.datasets.sweep_files import subfolders
 from copilot4d.errors import DataError, UsageError
@@ -50,8 +51,10 @@ FORMATS: dict[str, Format] = {
         _format(
             "kitti_raw", "kitti_raw", "2011_09_26/2011_09_26_drive_0005_sync/velodyne_points/data", poses_optional=True
         ),
+        _format("kitti_360", "kitti_360", "data_3d_raw/2013_05_28_drive_0000_sync/velodyne_points/data and data_poses"),
         _format("nuscenes", "nuscenes", "v1.0-trainval/sample_data.json and samples/LIDAR_TOP"),
         _format("argoverse2", "argoverse2", "val/LOG/sensors/lidar/TIMESTAMP.feather and city_SE3_egovehicle.feather"),
+        _format("ros_bag", "ros_bag", "drive.mcap, drive.bag, or a ROS 2 bag's metadata.yaml", poses_optional=True),
         _format("folder", "folder", "copilot4d.yaml, or point files beside poses.txt", poses_optional=True),
     )
 }
@@ -67,12 +70,17 @@ def _simulated(name: str) -> Dataset:
 NAMED: dict[str, Callable[[str], Dataset]] = {"street-v1": _simulated, "street-v1-whatif": _simulated}
 
 
-def open_dataset(path: str | Path, *, format: str | None = None, require_poses: bool = True) -> Dataset:
+def open_dataset(
+    path: str | Path, *, format: str | None = None, require_poses: bool = True, lidar_topics: Sequence[str] = (),
+    pose_topic: str | None = None, deskew: bool | None = None,
+) -> Dataset:  # fmt: skip
     """Open the data set at a path: its root, or a folder a little above or below it where that is unambiguous.
 
     `format` is one of FORMATS and is needed only where a folder could be two of them. Without poses a log cannot be
     used, and a DataError says so; with `require_poses=False` such drives get identity poses, and
     `Dataset.has_poses(name)` is False for them. "path/to/nuscenes@20hz" opens all sweeps, not only the keyframes.
+    `lidar_topics`, `pose_topic` and `deskew` choose in a ROS bag or MCAP file what it does not tell by itself
+    (docs/bags.md).
     """
     if format is not None and format not in FORMATS:
         near = difflib.get_close_matches(format, FORMATS, n=1)
@@ -87,10 +95,19 @@ def open_dataset(path: str | Path, *, format: str | None = None, require_poses: 
         if all_sweeps and found.name != "nuscenes":
             raise UsageError(f"{path}: {ALL_SWEEPS} is for nuScenes, and {folder} is {found.name}; leave it out")
         options: dict[str, Any] = {"require_poses": require_poses} if found.poses_optional else {}
+        chosen = {"lidar_topics": tuple(lidar_topics), "pose_topic": pose_topic, "deskew": deskew}
+        if found.name == "ros_bag":
+            options |= {"lidar": tuple(lidar_topics), "poses": pose_topic, "deskew": deskew}
+        elif lidar_topics or pose_topic is not None or deskew is not None:
+            raise UsageError(
+                f"topics and deskewing are chosen for bags and MCAP files, and {path} is {found.name}: leave them out"
+            )
         opened = found.open(root, **options, **({"sweeps": "all"} if all_sweeps else {}))
     except OSError as error:
         raise refused(folder, error) from error
-    return _sent_as(f"{folder}{ALL_SWEEPS if all_sweeps else ''}", opened, format=format, require_poses=require_poses)
+    return _sent_as(
+        f"{folder}{ALL_SWEEPS if all_sweeps else ''}", opened, format=format, require_poses=require_poses, **chosen
+    )
 
 
 def _sent_as(path: str, dataset: Dataset, **options: Any) -> Dataset:
@@ -116,7 +133,7 @@ def _existing_folder(path: Path) -> Path:
         if resolved.is_dir():
             empty = not any(True for _ in resolved.iterdir())
         elif resolved.exists():
-            return resolved.parent
+            return resolved if resolved.suffix.lower() in BAG_SUFFIXES else resolved.parent
         else:
             raise _missing(path, resolved)
     except OSError as error:
@@ -147,6 +164,8 @@ def _missing(path: Path, resolved: Path) -> DataError:
 def _recognise(path: Path, format: str | None) -> tuple[Format, Path]:
     """The format and root of a folder, or of the one data set in a subfolder of it."""
     rows = list(FORMATS.values()) if format is None else [FORMATS[format]]
+    if path.is_file():
+        return FORMATS["ros_bag"], path
     here = _matches(path, rows)
     if not here:
         below = [match for folder in subfolders(path)[:_MOST_SUBFOLDERS] for match in _matches(folder, rows)]

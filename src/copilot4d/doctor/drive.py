@@ -21,6 +21,7 @@ from copilot4d.doctor.files import (
 )
 from copilot4d.doctor.finding import Finding, from_data_error, problem
 from copilot4d.doctor.ground import Ground, agree, find_ground
+from copilot4d.doctor.motion import check_motion
 from copilot4d.doctor.own_vehicle import OwnReturns, check_own_returns, find_own_returns
 from copilot4d.doctor.pairs import FramePair, telling_pairs
 from copilot4d.doctor.poses import PoseCheck, check_poses
@@ -106,6 +107,7 @@ def examine_drive(
     clock = read_clock(times)
     findings = check_clock(name, clock, len(drive), source.times)
     findings += _check_files(drive, cache, clock, source.columns)
+    findings += check_motion(name, drive)
     if any(finding.code == "columns" for finding in findings):
         return _nonsense(drive, clock, has_poses, (*cache.findings, *findings))
     clouds, grounds = _sample(drive, cache, len(drive) if every_sweep else sweeps)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from copilot4d.datasets import open_dataset
+from copilot4d.datasets.bags.description import estimated_poses_path
 from copilot4d.datasets.folder_config import UNITS_M, FolderConfig
 from copilot4d.datasets.kitti_odometry import read_calibration
 from copilot4d.datasets.pose_files import write_kitti_poses, write_tum_poses
@@ -113,6 +114,9 @@ def estimate_and_compare(path: str | Path, *, names: tuple[str, ...] = (), out: 
 def _target(drive: Drive, description: FolderConfig, has_poses: bool) -> Path:
     """Where the format looks for poses; UsageError where it has no place for estimated ones."""
     source = Path(drive.source)
+    if drive.format == "ros_bag":
+        target = estimated_poses_path(source)
+        return target.with_name(f"{target.stem}_estimated.txt") if has_poses else target
     if drive.format not in ("kitti_odometry", "folder", "kitti_raw") or not source.is_dir():
         raise UsageError(
             f"drive {drive.name} ({drive.format}) has no place for estimated poses: name a folder, "

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from copilot4d.datasets import open_dataset
+from copilot4d.datasets import Dataset, open_dataset
 from copilot4d.datasets.folder_timing import time_source
 from copilot4d.datasets.numpy_files import KITTI_COLUMNS, NUSCENES_COLUMNS
 from copilot4d.datasets.point_files import suffix_of
@@ -47,19 +47,20 @@ class Report:
 
 def examine(
     path: str | Path, *, drives: Sequence[str] = (), most_drives: int = 20, sweeps: int = 12, every_sweep: bool = False,
-    track: Track = silent,
+    track: Track = silent, open_data: Callable[[Path], Dataset] | None = None,
 ) -> Report:  # fmt: skip
     """Examine the data set at a path.
 
     Looks at the drives named, or at up to `most_drives` spread evenly over all, and in each at up to `sweeps` sweeps
     and a few pairs; file sizes are checked for every sweep. `every_sweep` reads every sweep of every drive. What is
-    broken becomes a finding; the examination goes on with the rest.
+    broken becomes a finding; the examination goes on with the rest. `open_data` opens the path otherwise than
+    `open_dataset` does by itself, say with topics chosen or at another rate.
     """
     findings: list[Finding] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Copilot4dWarning)
         try:
-            dataset = open_dataset(path, require_poses=False)
+            dataset = open_dataset(path, require_poses=False) if open_data is None else open_data(Path(path))
         except DataError as error:
             return Report(path=str(path), format=None, findings=(from_data_error(error, "data set"),))
         if drives:

@@ -8,7 +8,8 @@ import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
 
@@ -56,6 +57,7 @@ def evaluate_dataset(
     data: str = "",
     resume: Path | None = None,
     workers: Workers | None = None,
+    about: Mapping[str, Any] = MappingProxyType({}),
     track: Track = silent,
 ) -> ScoreFile:
     """Score a forecaster on drives by name.
@@ -65,7 +67,8 @@ def evaluate_dataset(
     futures: how many are forecast; scores are those of the first, `several` tells of the best, the mean and the spread.
     data: how the score file names the data; resume: a file in which the run is kept and from which the same call goes
     on after an interrupt; remove it once the result is stored. workers: score in processes side by side, with the same
-    numbers in the same order. ProtocolError where the data has no complete window.
+    numbers in the same order; about: what else the score file tells of the options. ProtocolError where the data has
+    no complete window.
     """
     if on_bad_sweep not in ("raise", "skip"):
         raise UsageError(f"`on_bad_sweep` must be raise or skip, got {on_bad_sweep!r}")
@@ -117,6 +120,7 @@ def evaluate_dataset(
             "every": protocol.every,
             "limit": protocol.limit,
             "on_bad_sweep": on_bad_sweep,
+            **about,
         },
         seconds=time.monotonic() - started,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from copilot4d.baselines import BASELINES
 from copilot4d.errors import UsageError, did_you_mean
 from copilot4d.forecaster import Forecaster
+from copilot4d.forecasting.hub import fetch, is_hub_name, parse_hub_name
 
 SHIPPED_MODELS = ("mini",)
 # The same weights of our variant of 4D-Occ: expected depths, or medians; its first name and its present one.
@@ -27,6 +28,7 @@ def load_forecaster(
     called "occupancy_4d" and "occupancy_4d_median") have weights there, too. A folder of `copilot4d export`. A run or
     checkpoint of `copilot4d train world-model`, whose tokenizer is found where the run says, or given by `tokenizer`;
     or of `copilot4d train baseline`. A name comes before a folder of that name: write "./mini" to mean the folder.
+    "hf:user/name" is a model of the Hugging Face hub.
 
     depth_selection: False leaves a model's depth selector out, and does not even read it.
     """
@@ -34,6 +36,8 @@ def load_forecaster(
     if name in BASELINES:
         return BASELINES[name]()
     check_model_name(name)
+    if is_hub_name(name):
+        return load_forecaster(fetch(name).folder, device=device, depth_selection=depth_selection)
     from copilot4d.checkpoints import model_folder  # only here: baselines need no torch
     from copilot4d.forecasting.load_model import load_model_folder
 
@@ -55,6 +59,9 @@ def load_forecaster(
 
 def check_model_name(name: str) -> None:
     """UsageError where it is neither a known name nor a folder. Needs no torch."""
+    if is_hub_name(name):
+        parse_hub_name(name)
+        return
     if name in TRAINED_BASELINES and not Path(name).is_dir():
         raise UsageError(
             f"the weights of {name} do not come with the package: train it (copilot4d train baseline {name}) and name "

@@ -35,6 +35,7 @@ class SweepTruth:
     agent_speeds_m_s: FloatArray  # (A,)
     agent_sizes_m: FloatArray  # (A, 3) length, width, height
     agent_kinds: tuple[str, ...]
+    times_ns: NDArray[np.int64] | None = None  # (N,) when each point was measured; None where it was not kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +123,9 @@ def drive_of(
         return labelled(i).sweep
 
     def read_truth(i: int) -> SweepTruth:
-        return _truth(simulation, labelled(i).object_ids, float(times[i]))
+        truth = _truth(simulation, labelled(i).object_ids, float(times[i]))
+        turned = (labelled(i).fractions - 0.5) * (1e9 / device.rate_hz)  # a sweep's stamp is the time of its middle
+        return replace(truth, times_ns=round(times[i] * 1e9) + np.rint(turned).astype(np.int64))
 
     moment = None if moment_s is None else round((moment_s - start_s) * rate)
     return SimulatedDrive(

@@ -28,6 +28,7 @@ class LabelledSweep:
 
     sweep: Sweep
     object_ids: NDArray[np.int32]  # (N,)
+    fractions: FloatArray  # (N,) when each point was measured: 0 at the start of the sweep, 1 at its end
 
 
 def scan(
@@ -65,7 +66,7 @@ def scan(
         intensity=intensity.astype(np.float32),
         origins=starts.astype(np.float32) if several else None,
     )
-    return LabelledSweep(sweep=sweep, object_ids=hits.owner[kept].astype(np.int32))
+    return LabelledSweep(sweep=sweep, object_ids=hits.owner[kept].astype(np.int32), fractions=table.fractions[kept])
 
 
 def _poses_of_columns(table: FiringTable, start: FloatArray, middle: FloatArray, end: FloatArray) -> FloatArray:

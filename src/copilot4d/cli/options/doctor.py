@@ -7,9 +7,11 @@ from pathlib import Path
 
 import tyro
 
+from copilot4d.cli.options.data_options import DataOptions
+
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(DataOptions):
     """Check a data set: what is wrong with it, and how to fix it.
 
     Exits with 0 if nothing needs fixing and with 1 otherwise. Reads a sample of the sweeps, and the size of every

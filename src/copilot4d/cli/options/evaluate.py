@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from copilot4d.cli.options.data_options import DataOptions
 from copilot4d.cli.options.model_options import ModelOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ModelOptions):
+class Options(DataOptions, ModelOptions):
     """Score a model or a baseline on a data set by the field's protocol.
 
     Every window of the setting goes through the model; what it found stands in one JSON file with the protocol's name
@@ -48,3 +49,7 @@ class Options(ModelOptions):
     """Stop at a sweep that cannot be read, or leave out the windows that touch it and list them."""
     futures: int = 1
     """Futures to forecast. Scores are those of the first; the best, the mean and the spread are printed beside."""
+    submission: Literal["evalai"] | None = None
+    """Write the answers to a challenge's queries instead of scores: evalai, the Argoverse 2 forecasting challenge."""
+    queries: Path | None = None
+    """With --submission: the challenge's file of rays."""

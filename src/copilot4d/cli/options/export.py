@@ -45,6 +45,8 @@ class Options:
     """Of the weights."""
     precision: Literal["fp32", "fp16"] = "fp32"
     """Of the weights in the files. fp16 halves them; some tokens then differ from those of the training."""
+    push: str | None = None
+    """Also upload the folder to the Hugging Face hub: hf:user/name (pip install 'copilot4d[hub]')."""
 
     def check(self) -> None:
         """What can be told before torch is loaded."""

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from copilot4d.cli.options.data_options import DataOptions
 from copilot4d.cli.options.model_options import ModelOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ModelOptions):
+class Options(DataOptions, ModelOptions):
     """Predict the sweeps that follow a moment of a drive, and write one point file per future frame.
 
     Example: copilot4d forecast --model ray_tracing --data kitti --drive 08 --frame 120 --out forecast --pictures
@@ -20,10 +21,10 @@ class Options(ModelOptions):
     """
 
     data: Path
-    """A data set: KITTI, nuScenes, Argoverse 2, or an own folder of sweeps; the format is recognised. Also as the
-    first word: copilot4d forecast DATA ..."""
+    """A data set: KITTI, nuScenes, Argoverse 2, a ROS bag or MCAP file, or an own folder of sweeps; the format is
+    recognised. Also as the first word: copilot4d forecast DATA ..."""
     out: Path
-    """The folder to write into."""
+    """The folder to write into; or a file x.mcap that opens in Foxglove (pip install 'copilot4d[foxglove]')."""
     drive: str | None = None
     """Which drive. By default the first that has a complete moment."""
     frame: int | None = None

@@ -18,7 +18,7 @@ class ModelOptions:
     """Which model, and how it samples. Baselines draw nothing at random: for them all but the model means nothing."""
 
     model: str = "mini"
-    """mini, a baseline's name (copy_last, ray_tracing), a model's folder, or the run of a world model."""
+    """mini, a baseline's name (copy_last, ray_tracing), a model's folder, a run, or hf:user/name from the hub."""
     tokenizer: Path | None = None
     """The tokenizer's run or folder, for the run of a world model that does not name its own."""
     guidance: float = 1.0

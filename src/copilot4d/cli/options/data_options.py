@@ -1,0 +1,19 @@
+"""The options of verbs that read a log: at which rate, and which topics of a bag."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """How a log is read, beside its path."""
+
+    resample: float | None = None
+    """Take the sweeps nearest to even times at so many a second, for logs at 20, 12.5 or 7 Hz."""
+    lidar_topic: tuple[str, ...] = ()
+    """Of a bag or MCAP file: the lidar's topic, where there are several. Several are merged into the first."""
+    pose_topic: str | None = None
+    """Of a bag or MCAP file: the topic of the poses, or the word tf."""
+    deskew: bool | None = None
+    """Of a bag or MCAP file: move points to one instant by their times. By default where they have times."""
