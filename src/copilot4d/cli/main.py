@@ -40,6 +40,7 @@ VERBS: dict[str, Verb] = {
     "train depth-selector": Verb("train_depth_selector", "learn which depth a ray takes: rendered or measured"),
     "export": Verb("export", "put a trained tokenizer and world model into one folder to share and forecast with"),
     "forecast": Verb("forecast", "predict the sweeps that follow a moment of a drive, and write them"),
+    "serve": Verb("serve", "play a log in real time and forecast from its newest sweep"),
     "view": Verb("view", "ask what if, in the browser: draw the ego's way, watch the futures that follow"),
     "evaluate": Verb("evaluate", "score a model or a baseline on a data set by the field's protocol"),
     "compare": Verb("compare", "put score files side by side in one table"),
