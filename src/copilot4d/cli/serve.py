@@ -30,7 +30,7 @@ def run(options: Options) -> int:
     tell_limits(forecaster)
     live = live_forecasts(
         played(drive, speed=options.speed), forecaster, spacing_s=options.spacing, future=options.future,
-        guidance=options.guidance, steps=options.sampling_steps, seed=options.seed,
+        guidance=options.guidance_used, steps=options.steps_used, seed=options.seed,
     )  # fmt: skip
     made, spent, last = 0, 0.0, None
     for one in islice(live, options.limit):
