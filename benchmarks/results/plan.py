@@ -31,7 +31,7 @@ class _Planner(Scorings):
         budget = self.budget
         report, choice = (budget.test, budget.kitti_report), (budget.val, budget.kitti_choice)
         tables = [
-            self._main("main", "Forecasts on drives that no choice was made on", report),
+            self._main("main", "Forecasts on held-out drives", report),
             self._main("choices", "Forecasts on the drives for choices", choice),
             self._fresh(),
             self._tokens(),
