@@ -55,7 +55,7 @@ format: $(INSTALLED)
 
 docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "the site is in site/: open site/index.html"
+	@echo "the site is in site/: open site/index.html, or with search: python -m http.server -d site"
 
 bench: $(BENCH)
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
