@@ -1,7 +1,10 @@
-"""How long a forecast takes, and where the time goes: 5 frames, 20,000 rays each, K = 10, guidance.
+"""How long a forecast takes, and where the time goes: 5 frames, 20,000 and 121,000 rays each, K = 10, guidance.
 
     python benchmarks/forecast_speed.py                       # the mini preset with random weights, or the shipped ones
-    python benchmarks/forecast_speed.py --model runs/world --threads 2 --futures 8
+    python benchmarks/forecast_speed.py --model runs/world --threads 2 --futures 8 --rays 20000
+
+The share of the peak is that of a stage's matrix products, counted by torch, against a large matrix product in the same
+run; what compiled loops do (rays, neighbours, visibility) is not counted, so that it is low where they are at work.
 
 Random weights cost what trained ones do, except in rendering: a tokenizer that has not learned looks everywhere. With
 them, rays look only where the newest past sweep has points.
@@ -10,6 +13,7 @@ them, rays look only where the newest past sweep has points.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import time
 from collections import defaultdict
@@ -19,13 +23,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from copilot4d import load_forecaster, open_dataset, presets
 from copilot4d.baselines.occupancy_4d import FutureOccupancy
 from copilot4d.datasets.windows import read_clip, window_at
 from copilot4d.depth_selection import OccupancyDepths
 from copilot4d.forecasting.copilot4d import Copilot4D
-from copilot4d.geometry import BeamPattern, Rays, Sweep
+from copilot4d.geometry import BeamPattern, Clip, Rays, Sweep
 from copilot4d.tokenizer import PointBatch, Tokenizer
 from copilot4d.tokenizer.skipping import true_mask
 from copilot4d.tokenizer.voxels import voxelise
@@ -68,10 +73,32 @@ def main() -> None:
     clip = read_clip(drive, window_at(drive, 40, arguments.setting))
     forecaster = random_model(clip.past[-1]) if arguments.model is None else load_forecaster(arguments.model)
     assert isinstance(forecaster, Copilot4D)
-    rays = [some_rays(sweep, arguments.rays) for sweep in clip.future]
+    peak = matrix_peak(clock)
+    for count in arguments.rays:
+        measure(forecaster, clip, count, arguments, clock, peak)
+
+
+def matrix_peak(clock: Callable[[], float]) -> float:
+    """FLOP a second of a large matrix product."""
+    matrix, best = torch.randn(2048, 2048), 0.0
+    for _ in range(4):
+        before = clock()
+        matrix @ matrix
+        best = max(best, 2 * 2048**3 / (clock() - before))
+    return best
+
+
+def measure(
+    forecaster: Copilot4D, clip: Clip, count: int, arguments: argparse.Namespace, clock: Callable[[], float],
+    peak: float,
+) -> None:  # fmt: skip
+    """Print the stages of a forecast with so many rays a frame."""
+    rays = [some_rays(sweep, count) for sweep in clip.future]
     best: dict[str, float] = {}
-    for _ in range(arguments.repeats + 1):  # the first compiles and warms up
-        stages = Stages(clock)
+    flop: dict[str, float] = {}
+    for repeat in range(arguments.repeats + 1):  # the first compiles, warms up, and counts
+        counter = FlopCounterMode(display=False) if repeat == 0 else None
+        stages = Stages(clock if counter is None else lambda c=counter: float(c.get_total_flops()))  # type: ignore[misc]
         stages.watch(forecaster.tokenizer, "encode", "encode")
         stages.watch(forecaster.tokenizer, "decode", "decode")
         stages.watch(forecaster.tokenizer, "render", "render")
@@ -83,24 +110,28 @@ def main() -> None:
         for part in (FutureOccupancy, OccupancyDepths):
             stages.watch(part, "of", "occupancy depths")
         before = clock()
-        forecaster.forecast(
-            clip.past, clip.future_poses, rays, guidance=arguments.guidance, steps=arguments.sampling_steps,
-            futures=arguments.futures,
-        )  # fmt: skip
+        with counter or contextlib.nullcontext():
+            forecaster.forecast(
+                clip.past, clip.future_poses, rays, guidance=arguments.guidance, steps=arguments.sampling_steps,
+                futures=arguments.futures,
+            )  # fmt: skip
         total = clock() - before
         stages.close()
-        if not best or total < best["total"]:
+        if counter is not None:
+            flop = {**stages.seconds, "total": float(counter.get_total_flops())}
+        elif not best or total < best["total"]:
             best = {**stages.seconds, "total": total}
     best["other"] = 2 * best["total"] - sum(best.values())
     model = arguments.model or "mini, random weights"
     print(
-        f"{model}: {len(rays)} frames, {arguments.rays} rays each, K = {arguments.sampling_steps}, guidance "
+        f"{model}: {len(rays)} frames, {count} rays each, K = {arguments.sampling_steps}, guidance "
         f"{arguments.guidance:g}, {arguments.futures} futures, {arguments.threads} threads, {arguments.clock} clock, "
-        f"best of {arguments.repeats}"
+        f"best of {arguments.repeats}; peak {peak / 1e9:.0f} GFLOP/s"
     )
-    print("| stage | seconds | share |\n|---|---|---|")
+    print("| stage | seconds | share | of the peak |\n|---|---|---|---|")
     for stage, seconds in best.items():
-        print(f"| {stage} | {seconds:.2f} | {100 * seconds / best['total']:.0f}% |")
+        used = flop.get(stage, 0.0) / max(seconds, 1e-9) / peak
+        print(f"| {stage} | {seconds:.2f} | {100 * seconds / best['total']:.0f}% | {100 * used:.0f}% |")
 
 
 def random_model(newest: Sweep) -> Copilot4D:
@@ -127,7 +158,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", default="street-v1/val")
     parser.add_argument("--drive", default="val_000")
     parser.add_argument("--setting", default="1s", choices=["1s", "3s"])
-    parser.add_argument("--rays", type=int, default=20_000)
+    parser.add_argument("--rays", type=int, nargs="+", default=[20_000, 121_000])
     parser.add_argument("--sampling-steps", type=int, default=10)
     parser.add_argument("--guidance", type=float, default=1.0)
     parser.add_argument("--futures", type=int, default=1)
