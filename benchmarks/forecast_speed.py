@@ -145,10 +145,10 @@ def random_model(newest: Sweep) -> Copilot4D:
 
 
 def some_rays(sweep: Sweep, count: int) -> Rays:
-    """`count` of the sweep's own rays, or as many directions drawn near them where it has fewer."""
+    """`count` of the sweep's own rays, in the sensor's order; some of them twice where it has fewer."""
     rng = np.random.default_rng(0)
     directions = sweep.rays()[0].directions.astype(np.float64)
-    chosen = directions[rng.choice(len(directions), count, replace=count > len(directions))]
+    chosen = directions[np.sort(rng.choice(len(directions), count, replace=count > len(directions)))]
     return BeamPattern(chosen, 80.0).rays()
 
 

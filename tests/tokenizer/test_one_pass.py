@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from copilot4d import load_forecaster
+from copilot4d import load_forecaster, open_dataset
 from copilot4d.geometry import Rays, VoxelGrid
 from copilot4d.presets import tiny
 from copilot4d.rendering import RayBatch, composite, median_depth, pad_samples, sample_rays, weights_from_logits
 from copilot4d.rendering.one_pass import columns_under
 from copilot4d.simulator.benchmark import street_v1_drive
 from copilot4d.tokenizer import renderer
+from tests.support.real_data import real_data
 from tests.tokenizer.clouds import tiny_tokenizer
 from tests.tokenizer.oracle import oracle_tokenizer, scene_with
 
@@ -89,6 +90,18 @@ def test_a_street(street, kind, skipping):
     tokenizer, scene, rays = street
     assert len(rays) > 500
     assert_same(tokenizer, scene, rays, tokenizer.skipping_mask(scene, None) if skipping else None, kind)
+
+
+def test_a_real_street():
+    """A sweep of KITTI in the shipped tokenizer: with the mask that a forecast samples in."""
+    sweep = open_dataset(real_data("fixtures", "kitti_odometry"))["00"][0]
+    tokenizer = load_forecaster("mini").tokenizer
+    scene = tokenizer.decode(tokenizer.encode([sweep]))
+    rays, _ = sweep.rays()
+    seen = assert_same(
+        tokenizer, scene, RayBatch.of([rays[np.arange(0, len(rays), 97)]]), tokenizer.skipping_mask(scene, 0), "median"
+    )
+    assert (seen.opacity > 0.5).float().mean() > 0.3
 
 
 @pytest.mark.parametrize("kind", KINDS)

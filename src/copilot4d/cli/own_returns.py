@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from copilot4d.cli.console import errors_console
-from copilot4d.doctor.own_vehicle import own_returns_of, own_returns_remedy
 from copilot4d.geometry import Drive
 
 _MOST_DRIVES = 3
@@ -13,6 +12,8 @@ _MOST_DRIVES = 3
 
 def tell_own_returns(drives: Iterable[Drive]) -> None:
     """Look at the first few drives that have no ego box, a few sweeps of each, and warn where it is missed."""
+    from copilot4d.doctor.own_vehicle import own_returns_of, own_returns_remedy  # here: it imports scipy.ndimage
+
     looked_at = 0
     for drive in drives:
         if looked_at >= _MOST_DRIVES:
