@@ -141,12 +141,14 @@ class WorldModel(nn.Module):
         past = cache.length if cache is not None else 0
         if positions is None:
             first = cache.first_position if cache is not None else 0
-            positions = torch.arange(first + past, first + past + frames, device=tokens.device)
+            positions = torch.arange(first + past, first + past + frames)
+        # Positions are on the CPU up to here: to look at them must not make a GPU's sampling loop wait.
         if past + frames - alone > self.config.frames or int(positions.max()) >= self.config.frames:
             raise UsageError(
                 f"this world model was made for clips of {self.config.frames} frames, got {past + frames}; "
                 "`rollout` slides its window over longer ones"
             )
+        positions = positions.to(tokens.device, non_blocking=True)
         known = actions.known.clone()
         known[:, frames - alone :] = False
         conditions = self.actions(actions.with_known(known))
@@ -233,7 +235,7 @@ class WorldModel(nn.Module):
         if not guidance:
             return Prediction(self.features(frame, actions, cache=cache)[:, 0], None)
         both = actions.expanded(2)
-        positions = torch.full((2,), cache.first_position + cache.length, device=tokens.device)
+        positions = torch.full((2,), cache.first_position + cache.length)
         features = self.features(
             frame.expand(-1, 2, -1, -1), both, mask=AttentionMask.GUIDANCE, positions=positions, cache=cache
         )
@@ -243,7 +245,7 @@ class WorldModel(nn.Module):
     def predict_alone(self, tokens: Tensor, position: int = 0) -> Tensor:
         """(B, H, W) tokens -> (B, H, W, V) unconditional logits of a frame at a position of the clip."""
         nothing = Actions.null(tokens.shape[0], 1, tokens.device)
-        positions = torch.full((1,), position, device=tokens.device)
+        positions = torch.full((1,), position)
         return self.logits(
             self.features(tokens[:, None], nothing, mask=AttentionMask.IDENTITY, positions=positions)[:, 0]
         )
