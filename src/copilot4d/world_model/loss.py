@@ -40,7 +40,7 @@ def denoising_loss(
     first_position: where in time the first frame stands.
     """
     frames = task.inputs.shape[1]
-    positions = torch.arange(first_position, first_position + frames, device=task.inputs.device)
+    positions = torch.arange(first_position, first_position + frames)
     features = model.features(task.inputs, actions, mask=task.mask, positions=positions)
     counted, targets = task.counted[:, task.first :], task.targets[:, task.first :]
     each = counted.float() if weight is None else counted * weight[:, task.first :].float()

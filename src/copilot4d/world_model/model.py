@@ -211,7 +211,7 @@ class WorldModel(nn.Module):
     @torch.no_grad()
     def remember(self, tokens: Tensor, actions: Actions, cache: UNetCache) -> None:
         """Append finished frames (B, T, H, W) to the past."""
-        positions = torch.arange(tokens.shape[1], device=tokens.device) + cache.first_position + cache.length
+        positions = torch.arange(tokens.shape[1]) + cache.first_position + cache.length
         self.features(tokens, actions, positions=positions, cache=cache)
         cache.keep(tokens.shape[1])
         tokens = self._of_one_moment(tokens, positions)
