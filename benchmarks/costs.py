@@ -10,6 +10,10 @@ counts two. Memory is what autograd keeps for the backward pass, in fp32. The to
 if every pillar and every column of the feature grid were in use, and every ray took all its samples.
 
     GPU hours = FLOP of a sample x batch x updates / (peak x utilisation) / 3600, times 4/3 with checkpointing
+
+    python benchmarks/costs.py --ranks 8 64 512 --gbit-per-rank 25      # an update on so many GPUs: memory, bytes, time
+
+An update takes the longer of the pass and the loader; of the exchange only what the backward pass (2/3) does not hide.
 """
 
 from __future__ import annotations
@@ -142,6 +146,65 @@ def hours(cost: Cost, recipe: Recipe, peak_flops: float, utilisation: float, che
     return cost.flop * again * recipe.batch * recipe.steps / (peak_flops * utilisation) / 3600
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """What a rank has; every number is an assumption of the caller."""
+
+    flops: float  # that training reaches, a second
+    bytes_per_s: float  # that a rank sends
+    loader_s: float  # of one core, for one sample
+    workers: int  # cores that load, a rank
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankCost:
+    """Of one rank, for one update."""
+
+    samples: float
+    state_bytes: float
+    sent_bytes: float
+    compute_s: float
+    exchange_s: float
+    loader_s: float
+
+    @property
+    def update_s(self) -> float:
+        """The exchange runs beside the backward pass, the loader beside everything."""
+        return max(self.loader_s, self.compute_s + max(0.0, self.exchange_s - self.compute_s * 2 / 3))
+
+
+def rank_cost(cost: Cost, batch: int, ranks: int, parallel: str, cluster: Cluster, largest_unit: int = 0) -> RankCost:
+    """An update of `batch` samples on so many ranks. parallel: "ddp" or "fully_shard".
+
+    A ring sends (n - 1)/n of the gradient twice; sharded weights are gathered for both passes, gradients scattered.
+    largest_unit: parameters of the largest module that fully_shard gathers at once (weights and gradients of two).
+    """
+    bytes_of_weights, around = 4 * cost.parameters, (ranks - 1) / ranks
+    sharded = parallel == "fully_shard"
+    state = cost.state_bytes / ranks + 2 * 2 * 4 * largest_unit if sharded else cost.state_bytes
+    sent = (3 if sharded else 2) * around * bytes_of_weights
+    samples = batch / ranks
+    return RankCost(
+        samples=samples, state_bytes=state, sent_bytes=sent, compute_s=samples * cost.flop / cluster.flops,
+        exchange_s=sent / cluster.bytes_per_s, loader_s=samples * cluster.loader_s / cluster.workers,
+    )  # fmt: skip
+
+
+def print_ranks(name: str, cost: Cost, recipe: Recipe, ranks: list[int], cluster: Cluster, unit: int) -> None:
+    """One line per number of ranks and way to share; the batch grows once every rank has one sample."""
+    for parallel in ("ddp", "fully_shard"):
+        for size in ranks:
+            batch = max(recipe.batch, size)
+            found = rank_cost(cost, batch, size, parallel, cluster, unit)
+            alone_s = batch * cost.flop / cluster.flops
+            grown = "" if batch == recipe.batch else f" (the paper's {recipe.batch} is too small)"
+            print(f"  {parallel:11s} {size:4d} ranks: state {found.state_bytes / 1e9:.2f} GB, sent "
+                  f"{found.sent_bytes / 1e6:.0f} MB, update {found.update_s * 1e3:.0f} ms: pass "
+                  f"{found.compute_s * 1e3:.0f}, exchange {found.exchange_s * 1e3:.0f}, loader "
+                  f"{found.loader_s * 1e3:.0f}; "
+                  f"{alone_s / size / found.update_s:.0%} of {size} GPUs, batch {batch}{grown}")  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", choices=list(PRESETS), default="paper")
@@ -149,6 +212,10 @@ def main() -> None:
     parser.add_argument("--utilisation", type=float, default=0.25, help="the share of it that training reaches")
     parser.add_argument("--price", type=float, default=2.0, help="of a GPU hour, in your currency")
     parser.add_argument("--checkpointing", action="store_true", help="compute the forward pass a second time")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[], help="GPUs that share an update")
+    parser.add_argument("--gbit-per-rank", type=float, default=25.0, help="that a GPU sends to the next one")
+    parser.add_argument("--loader-ms", type=float, default=31.0, help="of one core, for one sweep (tokenizer)")
+    parser.add_argument("--workers", type=int, default=4, help="loader processes of a GPU")
     options = parser.parse_args()
     config = preset(options.preset)
     rows = {
@@ -168,6 +235,11 @@ def main() -> None:
         print(f"  memory, fp32        {cost.state_bytes / 1e9:.2f} GB weights, gradients, moments; a sample "
               f"{cost.stored_bytes / 1e9:.1f} GB, checkpointed {cost.checkpointed_bytes / 1e9:.1f} GB")  # fmt: skip
         print(f"  GPU hours           {needed:10.1f}   money {needed * options.price:.0f}")
+        cluster = Cluster(
+            flops=options.peak_tflops * 1e12 * options.utilisation, bytes_per_s=options.gbit_per_rank * 1e9 / 8,
+            loader_s=options.loader_ms / 1e3 if name == "tokenizer" else 0.0, workers=options.workers,
+        )  # fmt: skip
+        print_ranks(name, cost, recipe, options.ranks, cluster, cost.parameters // 20)
 
 
 if __name__ == "__main__":

@@ -116,3 +116,43 @@ def test_the_page_has_the_counted_numbers(costs):
     line = next(line for line in page.splitlines() if line.startswith("| A100"))
     hours = [costs.hours(c, r, 312e12, 0.25, False) for c, r in zip(counted, recipes, strict=True)]
     assert [float(number) for number in re.findall(r"\| (\d+) h", line)] == pytest.approx(hours, rel=0.02)
+
+
+def test_an_update_on_many_ranks_by_hand(costs):
+    """16 samples of 3 TFLOP on 4 ranks of 1 TFLOP/s; a million weights, 1 MB/s; 1 s a sample to load."""
+    cost = costs.Cost(parameters=1_000_000, flop=3 * 10**12, stored_bytes=0, checkpointed_bytes=0)
+    cluster = costs.Cluster(flops=1e12, bytes_per_s=1e6, loader_s=1.0, workers=2)
+    ddp = costs.rank_cost(cost, 16, 4, "ddp", cluster)
+    assert (ddp.samples, ddp.state_bytes, ddp.compute_s, ddp.loader_s) == (4, 16e6, 12.0, 2.0)
+    assert ddp.sent_bytes == 2 * 0.75 * 4e6
+    assert ddp.update_s == 12.0, "6 s of exchange are hidden behind 8 s of backward pass"
+    sharded = costs.rank_cost(cost, 16, 4, "fully_shard", cluster, largest_unit=1000)
+    assert sharded.state_bytes == 4e6 + 16_000
+    assert sharded.sent_bytes == 3 * 0.75 * 4e6
+    assert sharded.update_s == 12.0 + (9.0 - 8.0)
+    slow = replace(cluster, loader_s=7.0, workers=1)
+    assert costs.rank_cost(cost, 16, 4, "ddp", slow).update_s == 28.0, "the loader is slower than everything"
+
+
+@pytest.mark.parametrize("ranks", [8, 64, 512])
+def test_a_rank_of_many_holds_its_share_of_the_papers_world_model(ranks):
+    """A fake group of so many ranks: what `fully_shard` leaves on the first one is what the cost model says."""
+    from torch import distributed
+    from torch.distributed.fsdp import fully_shard
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    with torch.device("meta"):
+        model = WorldModel(presets.paper().world_model).to("meta")
+    whole = sum(p.numel() for p in model.parameters())
+    shapes = [p.shape for p in model.parameters()]
+    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
+    try:
+        for block in model.modules():
+            if isinstance(block, TemporalBlock):
+                fully_shard(block)
+        fully_shard(model)
+        mine = sum(p.to_local().numel() for p in model.parameters())
+    finally:
+        distributed.destroy_process_group()
+    assert mine == sum(-(-shape[0] // ranks) * shape[1:].numel() for shape in shapes), "rows, rounded up"
+    assert whole / ranks <= mine < whole / ranks * (1.5 if ranks < 512 else 3)

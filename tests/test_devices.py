@@ -16,10 +16,13 @@ from copilot4d.tokenizer import Tokenizer
 from copilot4d.training.data import to_device
 from copilot4d.training.tasks.occupancy_4d import OccupancyTask, OccupancyTraining
 from copilot4d.training.tasks.tokenizer import TokenizerTask, TokenizerTraining
+from copilot4d.training.tasks.world_model import WorldModelTask, WorldModelTraining
 from copilot4d.world_model import SamplerConfig, WorldModel
 from copilot4d.world_model.rollout import Rollout
 from tests.support.other_device import OtherDevice
 from tests.support.scenes import make_drive
+from tests.support.token_clips import random_clips
+from tests.world_model.models import small_config
 
 
 @pytest.fixture(scope="module")
@@ -115,11 +118,13 @@ def losses_and_gradients(task, batch, device) -> dict[str, torch.Tensor]:
     return found | {n: p.grad.norm().cpu() for n, p in model.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("network", ["tokenizer", "occupancy_4d"])
+@pytest.mark.parametrize("network", ["tokenizer", "occupancy_4d", "world_model"])
 def test_a_training_step_elsewhere_has_the_cpus_gradients(network, drive):
     if network == "tokenizer":
         training = TokenizerTraining(tokenizer=presets.tiny().tokenizer, rays_per_sweep=128)
         task = TokenizerTask(training, [drive])
+    elif network == "world_model":
+        task = WorldModelTask(WorldModelTraining(world_model=small_config()), random_clips(6))
     else:
         grid = presets.tiny().tokenizer.grid
         task = OccupancyTask(OccupancyTraining(model=Occupancy4dConfig(grid=grid), settings=("1s",)), [drive])

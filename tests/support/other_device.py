@@ -13,6 +13,7 @@ without CUDA cannot index tensors named "cuda"; the few lines that ask for "cuda
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections import Counter
 from pathlib import Path
@@ -72,11 +73,13 @@ class OtherDevice(TorchDispatchMode):
         torch.tensor = self._made_and_moved  # torch itself makes tensors of values on "meta" without their values
         self._autocast = torch.autocast
         torch.autocast = self._autocast_here  # which knows no "meta"
+        _forget_tensors()
         return super().__enter__()
 
     def __exit__(self, *exception: object) -> None:
         super().__exit__(*exception)
         torch.tensor, torch.autocast = self._tensor, self._autocast
+        _forget_tensors()
 
     def _autocast_here(self, device_type: str, **options: Any) -> Any:
         return self._autocast("cpu" if device_type == DEVICE.type else device_type, **options)
@@ -126,6 +129,14 @@ class OtherDevice(TorchDispatchMode):
         if self.waits.total() > before:
             ours = [f for f in traceback.extract_stack(limit=40) if "/copilot4d/" in f.filename]
             self.places["/".join(Path(ours[-1].filename).parts[-2:]) + f":{ours[-1].lineno}" if ours else "test"] += 1
+
+
+def _forget_tensors() -> None:
+    """Tables that functions keep by device: those of the real "meta" have no values, and ours are for here alone."""
+    for module in [m for name, m in sys.modules.items() if name.startswith("copilot4d.")]:
+        for value in vars(module).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
 
 
 def _inner(leaf: Any) -> Any:

@@ -104,6 +104,14 @@ def test_a_run_goes_on_on_two_ranks(one, tmp_path):
     torch.testing.assert_close(torch.tensor(a["losses"]), torch.tensor(one["losses"][10:]), rtol=0, atol=1e-4)
 
 
+def test_a_run_goes_on_from_one_to_four_to_two_ranks(one, tmp_path):
+    """Five steps alone, five on four ranks, the rest on two: the losses of one rank that was never interrupted."""
+    losses = list(recorded_run(tmp_path, max_steps=5)["losses"])
+    losses += run_ranks(4, lambda rank: recorded_run(tmp_path, max_steps=10)["losses"])[0]
+    losses += run_ranks(2, lambda rank: recorded_run(tmp_path)["losses"])[0]
+    torch.testing.assert_close(torch.tensor(losses), torch.tensor(one["losses"]), rtol=0, atol=1e-4)
+
+
 class Sharded(ToyTask):
     """Without the codebook's hook, which is for whole parameters."""
 

@@ -33,7 +33,8 @@ class Reconstruction:
 
 def clean_sweep(sweep: Sweep) -> Sweep:
     """Without points that are not finite or lie on their own origin: they have no ray."""
-    depths = np.linalg.norm(sweep.points - sweep.point_origins, axis=-1)
+    x, y, z = (sweep.points if sweep.origins is None else sweep.points - sweep.origins).T
+    depths = np.sqrt(x * x + y * y + z * z)  # by column: several times as fast as a norm over rows of three
     kept = np.isfinite(depths) & (depths > MIN_RANGE_M)
     return sweep if kept.all() else sweep.select(kept)
 

@@ -118,7 +118,8 @@ class TokenizerTask(TrainingTask):
             chosen.append(sweep.select(rows).rays())
         box = self.training.tokenizer.grid.box.astype(np.float32)
         points = [
-            p[inside_box(p, box)] for p in (scan.degraded(scans[0], generator).points, *(s.points for s in scans[1:]))
+            p[np.flatnonzero(inside_box(p, box))]
+            for p in (scan.degraded(scans[0], generator).points, *(s.points for s in scans[1:]))
         ]
         return _Sample(
             points=torch.from_numpy(points[0]),
