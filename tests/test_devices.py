@@ -4,6 +4,8 @@ from elsewhere, results are those of the CPU, and the sampling loop never waits 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -71,9 +73,12 @@ def test_forecasts_of_several_futures_are_the_cpus(parts, drive):
     assert gpu.operations
 
 
-def test_the_sampling_loop_never_waits_for_the_gpu(parts, drive):
+@pytest.mark.parametrize("changes", [{}, {"token_frame": "reference", "gathered_past": True, "code_dim": 3}], ids=str)
+def test_the_sampling_loop_never_waits_for_the_gpu(parts, drive, changes):
     """Ten steps wait no more often than one: nothing inside the loop asks for a value."""
     tokenizer, world_model = parts
+    if changes:
+        world_model = WorldModel(replace(world_model.config, **changes)).eval()
     config = world_model.config
     past, poses = past_and_future(drive, config.past_frames)
     tokens = tokenizer.encode(past)

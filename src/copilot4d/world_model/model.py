@@ -179,7 +179,7 @@ class WorldModel(nn.Module):
         """Frames (B, T, H, W) as frames before others: a gathered one is of no one moment, and so all MASK."""
         if not self.config.gathered_past:
             return tokens
-        return torch.where((positions == 0)[:, None, None], self.config.mask_token, tokens)
+        return torch.where((positions == 0).to(tokens.device)[:, None, None], self.config.mask_token, tokens)
 
     def new_cache(self, past: int | None = None) -> UNetCache:
         """An empty cache for a past of so many frames; None: of as many as the model was trained with."""
