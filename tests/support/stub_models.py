@@ -31,6 +31,9 @@ class StubConfig:
     grid: VoxelGrid = GRID
     diffusion: object = None
 
+    def first_position(self, past):
+        return 0
+
 
 @dataclass(frozen=True)
 class Diffusion:
@@ -86,7 +89,7 @@ class PillarCache:
     """The newest tokens that were remembered."""
 
     def __init__(self):
-        self.length, self.newest = 0, None
+        self.length, self.newest, self.first_position = 0, None, 0
 
     def repeated(self, times):
         copy = PillarCache()
@@ -106,7 +109,7 @@ class StandingWorld:
     def eval(self):
         return self
 
-    def new_cache(self):
+    def new_cache(self, past=None):
         return PillarCache()
 
     def remember(self, tokens, actions, cache):
