@@ -88,8 +88,8 @@ def test_a_model_that_selects_depths_says_so_and_can_be_had_without():
     alone = selecting.tokens_only()
     assert selecting.settings["depth_selection"] is True
     assert alone.settings == model(None).settings
-    assert "measured" in selecting.limits
-    assert "no points beyond" in alone.limits
+    assert "repeats what the past sweeps saw" in selecting.limits
+    assert "farther out it predicts nothing" in alone.limits
     assert selecting.with_sampler(top_k=3).depth_selector is selecting.depth_selector
 
 

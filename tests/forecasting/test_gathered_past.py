@@ -115,9 +115,9 @@ def test_what_does_not_fit_is_refused(tmp_path):
         TokenClips.open([plain, gathered], past_frames=3, future_frames=2)
     with pytest.raises(DataError, match=r"expected 2 past frames, the oldest.*--past-frames 2"):
         TokenClips.open([gathered], past_frames=2, future_frames=2)
-    with pytest.raises(UsageError, match="--gathered-past needs --token-frame reference"):
+    with pytest.raises(UsageError, match="`gathered_past` needs `token_frame` reference"):
         replace(GATHERED, token_frame="own")
-    with pytest.raises(UsageError, match="--gathered-past needs the token frame"):
+    with pytest.raises(UsageError, match="gathered_past needs the token frame"):
         WorldModelConfig(gathered_past=True)
     clips = TokenClips.open([gathered], past_frames=3, future_frames=2)
     config = replace(small_config(token_frame="reference"), vocabulary=300, tokens=(8, 8), past_frames=3, frames=5)
