@@ -250,7 +250,7 @@ def test_a_selector_is_trained_with_an_occupancy_network_which_goes_along(kitti,
     for name, weight in network.state_dict().items():
         torch.testing.assert_close(first.occupancy.state_dict()[name], weight)
     shutil.rmtree(occupancy)  # the model has its own copy, and learns with it again unless told otherwise
-    assert main([*learn, "--seed", "1"]) == 0
+    assert main([*learn, "--seed", "1", "--from-scratch"]) == 0
     again = load_forecaster(both)
     assert again.depth_selector.config.needs_occupancy_depths
     assert again.fingerprint != first.fingerprint

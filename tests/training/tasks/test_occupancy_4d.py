@@ -279,7 +279,7 @@ def test_the_runs_folder_and_its_checkpoints_are_models_by_their_path(trained):
 def test_an_exported_run_forecasts_the_same_and_can_be_trained_on(trained, tmp_path, capsys):
     out = tmp_path / "shared"
     assert main(["export", "--occupancy-4d", str(trained / "run"), "--out", str(out), "--trained-on", "a street"]) == 0
-    assert "copilot4d evaluate --model" in capsys.readouterr().out
+    assert "copilot4d demo --model" in capsys.readouterr().out
     assert "a street" in (out / "README.md").read_text()
     drive = make_drive(4, rings=12, azimuths=60)
     asked = ([drive[0], drive[2]], drive[3].world_from_lidar[None], [drive[3].rays()[0]])
