@@ -1,4 +1,4 @@
-"""Writes requirements.lock: the versions of constraints.txt with the sha256 of every file that PyPI has of them.
+"""Writes requirements.lock: the versions of constraints.txt with the sha256 of every file that the index has of them.
 
     python .ci/lock.py            # write it (`make lock`)
     python .ci/lock.py --check    # say where it differs from constraints.txt, without the network
@@ -9,7 +9,10 @@ torch is left out: it comes in builds for CPUs and several CUDA versions, from s
 from __future__ import annotations
 
 import argparse
+import functools
+import os
 import re
+import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -42,7 +45,7 @@ def differences(constraints: str, lock: str) -> list[str]:
 
 def hashes(name: str, version: str) -> list[str]:
     """Of all files of a release that were not withdrawn."""
-    with urllib.request.urlopen(f"https://pypi.org/simple/{name}/", timeout=60) as answer:
+    with urllib.request.urlopen(f"{index_url().rstrip('/')}/{name}/", timeout=60) as answer:
         page = answer.read().decode()
     found = set()
     for tag in re.findall(r"<a [^>]*>", page):
@@ -50,6 +53,16 @@ def hashes(name: str, version: str) -> list[str]:
         if link and "data-yanked" not in tag and version_of(link[1]) == version:
             found.add(link[2])
     return sorted(found)
+
+
+@functools.cache
+def index_url() -> str:
+    """The package index that pip is set up with."""
+    asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
+    found = os.environ.get("PIP_INDEX_URL") or subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    if not found.strip():
+        sys.exit("lock: which package index? Set PIP_INDEX_URL to the address that pip installs from")
+    return found.strip()
 
 
 def version_of(file: str) -> str | None:
