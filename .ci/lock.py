@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import os
 import re
 import subprocess
@@ -57,12 +58,10 @@ def hashes(name: str, version: str) -> list[str]:
 
 @functools.cache
 def index_url() -> str:
-    """The package index that pip is set up with."""
+    """The package index that pip is set up with, or pip's own default."""
     asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
     found = os.environ.get("PIP_INDEX_URL") or subprocess.run(asked, capture_output=True, text=True, check=False).stdout
-    if not found.strip():
-        sys.exit("lock: which package index? Set PIP_INDEX_URL to the address that pip installs from")
-    return found.strip()
+    return found.strip() or str(importlib.import_module("pip._internal.models.index").PyPI.simple_url)
 
 
 def version_of(file: str) -> str | None:
