@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 import torch
 from hypothesis import settings
@@ -12,6 +14,9 @@ from hypothesis import settings
 settings.register_profile("fixed", derandomize=True, database=None, print_blob=True)
 settings.register_profile("random", derandomize=False, database=None, print_blob=True)
 settings.load_profile("fixed")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so are background jobs started; tests of Ctrl-C need it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

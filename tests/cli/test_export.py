@@ -58,7 +58,7 @@ def test_a_tokenizer_alone_makes_the_same_tokens_as_its_run(runs, tmp_path, caps
     root, _ = runs
     place = root / "tokenizer"
     assert main(["export", "--tokenizer", str(place), "--out", str(tmp_path / "alone")]) == 0
-    assert "evaluate-tokenizer" in capsys.readouterr().out
+    assert "Next: copilot4d tokenize" in capsys.readouterr().out
     assert load_tokenizer(tmp_path / "alone").sha256 == load_tokenizer(place).sha256
 
 
@@ -120,7 +120,7 @@ def test_a_run_s_depth_selector_goes_along(runs, tmp_path):
 def test_a_folder_that_is_called_as_shipped_weights_are(runs, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert export(runs[0], "mini") == 0
-    assert "evaluate --model ./mini " in capsys.readouterr().out  # not the shipped model of that name
+    assert "demo --model ./mini " in capsys.readouterr().out  # not the shipped model of that name
 
 
 def test_half_precision_and_names(runs, tmp_path):
