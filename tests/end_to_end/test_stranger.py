@@ -33,8 +33,8 @@ def run(command: list[str] | str, folder: Path, **environment: str) -> str:
     """Run to the end, or fail with what it printed."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("VIRTUAL_ENV", "PYTHON", "COPILOT4D", "MAKE"))}
     done = subprocess.run(
-        command, cwd=folder, env=clean | environment, shell=isinstance(command, str), capture_output=True, text=True,
-        check=False, stdin=subprocess.DEVNULL,
+        ["bash", "-c", command] if isinstance(command, str) else command, cwd=folder, env=clean | environment,
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, f"{command} exited {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout
