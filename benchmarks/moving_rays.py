@@ -14,7 +14,8 @@ from pathlib import Path
 
 from copilot4d import load_forecaster, open_dataset
 from copilot4d.datasets.windows import protocol_windows
-from copilot4d.evaluation.moving_rays import MovingRayErrors, constant_velocity_errors, moving_ray_errors
+from copilot4d.evaluation.moving_rays import constant_velocity_errors, moving_ray_errors
+from copilot4d.evaluation.moving_tally import MovingTally
 from copilot4d.forecasting.copilot4d import Copilot4D
 from copilot4d.simulator.drive import SimulatedDrive
 
@@ -52,20 +53,21 @@ def main() -> None:
             model, drives, windows, steps=options.steps, guidance=options.guidance, seed=options.seed
         )
     print(f"{options.data}, {options.setting}, {len(drives)} drives, {len(windows)} references")
-    for label, errors in rows.items():
-        print(f"{label:36s} {described(errors)}", flush=True)
+    for label, tally in rows.items():
+        print(f"{label:36s} {described(tally)}", flush=True)
     if options.out is not None:
-        said = {label: {"share_within_1m": e.share_near(), "median_m": e.median_m(), "rays": e.rays,
-                        "by_frame": [e.share_near(i) for i in range(len(e.by_frame))]}
-                for label, e in rows.items()}  # fmt: skip
+        said = {label: tally.summary() for label, tally in rows.items()}
         options.out.write_text(json.dumps(said, indent=1) + "\n")
 
 
-def described(errors: MovingRayErrors) -> str:
+def described(tally: MovingTally) -> str:
     """One row."""
-    frames = " ".join(f"{100 * errors.share_near(i):.0f}" for i in range(len(errors.by_frame)))
+    found = tally.summary()
+    if not found:
+        return "no ray meets something moving"
+    frames = " ".join(f"{100 * row['within_1m']:.0f}" for row in found["per_horizon"])
     return (
-        f"within 1 m {100 * errors.share_near():.0f}% ({frames})  median {errors.median_m():.2f} m  {errors.rays} rays"
+        f"within 1 m {100 * found['within_1m']:.0f}% ({frames})  median {found['median_m']:.2f} m  {found['rays']} rays"
     )
 
 

@@ -8,7 +8,6 @@ import pytest
 from copilot4d import load_forecaster
 from copilot4d.datasets.windows import protocol_windows
 from copilot4d.evaluation.moving_rays import (
-    MovingRayErrors,
     _box_depths,
     constant_velocity_errors,
     moving_ray_errors,
@@ -51,19 +50,19 @@ class Knowing(PlainForecaster):
 def test_who_knows_the_truth_is_right_and_who_is_off_is_off(street):
     drives, windows = street
     (drive,) = drives.values()
-    assert moving_ray_errors(Knowing(drive), drives, windows).share_near() == 1.0
-    off = moving_ray_errors(Knowing(drive, 1.5), drives, windows)
-    assert off.share_near() == 0.0
-    assert off.median_m() == pytest.approx(1.5, abs=1e-4)
-    assert len(off.by_frame) == 5
+    assert moving_ray_errors(Knowing(drive), drives, windows).summary()["within_1m"] == 1.0
+    off = moving_ray_errors(Knowing(drive, 1.5), drives, windows).summary()
+    assert off["within_1m"] == 0.0
+    assert off["median_m"] == pytest.approx(1.5, abs=0.011)
+    assert [row["horizon"] for row in off["per_horizon"]] == [1, 2, 3, 4, 5]
 
 
 def test_constant_velocity_beats_copying_what_moves(street):
     drives, windows = street
-    moved = constant_velocity_errors(drives, windows)
-    copied = moving_ray_errors(load_forecaster("copy_last"), drives, windows)
-    assert moved.rays == copied.rays > 50
-    assert moved.share_near() > 0.7 > copied.share_near()
+    moved = constant_velocity_errors(drives, windows).summary()
+    copied = moving_ray_errors(load_forecaster("copy_last"), drives, windows).summary()
+    assert moved["rays"] == copied["rays"] > 50
+    assert moved["within_1m"] > 0.7 > copied["within_1m"]
 
 
 def test_an_evaluation_tells_of_moving_rays(street, tmp_path):
@@ -90,16 +89,6 @@ def test_counts_by_hand_survive_being_stored():
     assert (second["rays"], second["within_1m"]) == (4, 0.5)
     assert second["median_m"] == pytest.approx(0.995)
     assert MovingTally().summary() == {}
-
-
-def test_shares_and_medians_by_hand():
-    errors = MovingRayErrors()
-    errors.add(1, np.array([0.2, 3.0]))
-    errors.add(0, np.array([0.5]))
-    assert [errors.share_near(i) for i in (0, 1)] == [1.0, 0.5]
-    assert errors.share_near() == pytest.approx(2 / 3)
-    assert errors.median_m(1) == pytest.approx(1.6)
-    assert np.isnan(MovingRayErrors().share_near())
 
 
 def test_rays_enter_a_turned_box_where_they_should():

@@ -7,13 +7,13 @@ moves (simulated drives), these rays alone are asked: the share within 1 m of th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.datasets.windows import Window, read_clip
 from copilot4d.errors import UsageError
+from copilot4d.evaluation.moving_tally import MovingTally
 from copilot4d.forecaster import Forecaster
 from copilot4d.geometry import Drive, Rays, Sweep, inside_box, se3
 from copilot4d.geometry.rays import intersect_box
@@ -22,49 +22,15 @@ from copilot4d.progress import Track, silent
 from copilot4d.simulator.drive import SimulatedDrive, SweepTruth
 from copilot4d.simulator.lidar import MOVING_BASE
 
-NEAR_M = 1.0
 LEAST_RANGE_M = 0.1
-
-
-@dataclass
-class MovingRayErrors:
-    """Depth errors of rays that meet something moving, by future frame."""
-
-    by_frame: list[list[FloatArray]] = field(default_factory=list)
-
-    def add(self, frame: int, errors_m: FloatArray) -> None:
-        """Absolute errors of some rays of a future frame, counted from 0."""
-        while len(self.by_frame) <= frame:
-            self.by_frame.append([])
-        self.by_frame[frame].append(errors_m)
-
-    def share_near(self, frame: int | None = None) -> float:
-        """The share within 1 m: of a frame, or of all."""
-        errors = self._errors(frame)
-        return float((errors < NEAR_M).mean()) if len(errors) else float("nan")
-
-    def median_m(self, frame: int | None = None) -> float:
-        """The median error: of a frame, or of all."""
-        errors = self._errors(frame)
-        return float(np.median(errors)) if len(errors) else float("nan")
-
-    @property
-    def rays(self) -> int:
-        """How many were asked."""
-        return len(self._errors(None))
-
-    def _errors(self, frame: int | None) -> FloatArray:
-        frames = self.by_frame if frame is None else self.by_frame[frame : frame + 1]
-        parts = [part for errors in frames for part in errors]
-        return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def moving_ray_errors(
     forecaster: Forecaster, drives: Mapping[str, SimulatedDrive], windows: Sequence[Window], *,
     roi_half_m: float = 32.0, guidance: float = 1.0, steps: int = 10, seed: int = 0, track: Track = silent,
-) -> MovingRayErrors:  # fmt: skip
+) -> MovingTally:  # fmt: skip
     """Forecast the windows; compare on the rays that truly meet something moving within the ROI of the reference."""
-    found = MovingRayErrors()
+    found = MovingTally()
     for window in track(windows, f"moving rays: {forecaster.name}", total=len(windows)):
         drive = drives[window.drive]
         clip = read_clip(drive, window)
@@ -77,17 +43,17 @@ def moving_ray_errors(
         )  # fmt: skip
         assert made.depths is not None
         for i, (depths_m, (_, true_m)) in enumerate(zip(made.depths, asked, strict=True)):
-            found.add(i, np.abs(np.asarray(depths_m, dtype=np.float64) - true_m))
+            found.add(i + 1, np.abs(np.asarray(depths_m, dtype=np.float64) - true_m))
     return found
 
 
 def constant_velocity_errors(
     drives: Mapping[str, SimulatedDrive], windows: Sequence[Window], *, roi_half_m: float = 32.0
-) -> MovingRayErrors:
+) -> MovingTally:
     """The row to beat: the true boxes of all agents moved on as between the two newest past sweeps; a ray that misses
     its agent's box is off by 10 m.
     """
-    found = MovingRayErrors()
+    found = MovingTally()
     for window in windows:
         drive = drives[window.drive]
         if len(window.past) < 2:
@@ -104,7 +70,7 @@ def constant_velocity_errors(
                 world = rays[these].transformed(drive.world_from_lidar[frame])
                 depths_m[these] = _box_depths(world, boxes[agent], now.agent_sizes_m[agent])
             errors = np.abs(depths_m - true_m)
-            found.add(i, np.where(np.isfinite(errors), errors, 10.0))
+            found.add(i + 1, np.where(np.isfinite(errors), errors, 10.0))
     return found
 
 

@@ -25,9 +25,9 @@ def walk(
     """Samples of one ray before thinning; writes the kept ones to `out` from `first` on where thinning > 0."""
     if not far > near:
         return 0
-    x, x_ahead, x_crossing, x_stride = _begin(origin[0], direction[0], near, minimum[0], size[0], shape[0])
-    y, y_ahead, y_crossing, y_stride = _begin(origin[1], direction[1], near, minimum[1], size[1], shape[1])
-    z, z_ahead, z_crossing, z_stride = _begin(origin[2], direction[2], near, minimum[2], size[2], shape[2])
+    x, x_ahead, x_crossing, x_stride = begin_axis(origin[0], direction[0], near, minimum[0], size[0], shape[0])
+    y, y_ahead, y_crossing, y_stride = begin_axis(origin[1], direction[1], near, minimum[1], size[1], shape[1])
+    z, z_ahead, z_crossing, z_stride = begin_axis(origin[2], direction[2], near, minimum[2], size[2], shape[2])
     here = float(near)
     j = int(np.ceil(near / step - offset))
     number = 0
@@ -64,7 +64,7 @@ def walk(
 
 
 @compiled
-def _begin(origin: float, direction: float, near: float, minimum: float, size: float, cells: int) -> Any:
+def begin_axis(origin: float, direction: float, near: float, minimum: float, size: float, cells: int) -> Any:
     """Of one axis: the first cell, which way it goes on, the depth of the first crossing, and from one to the next."""
     cell = min(max(int(np.floor((origin + near * direction - minimum) / size)), 0), cells - 1)
     if direction == 0.0:

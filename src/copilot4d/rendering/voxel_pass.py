@@ -12,19 +12,10 @@ from typing import Any
 import numpy as np
 
 from copilot4d.compiled import compiled
+from copilot4d.rendering.ray_kernels import begin_axis
 from copilot4d.rendering.voxel_walk import NOTHING
 
 THIN = 0.0625  # optical depth below which a polynomial is exact to 1e-11
-
-
-@compiled
-def _begin(origin: float, direction: float, near: float, minimum: float, size: float, cells: int) -> Any:
-    """Of one axis: the first cell, which way it goes on, the depth of the first crossing, and from one to the next."""
-    cell = min(max(int(np.floor((origin + near * direction - minimum) / size)), 0), cells - 1)
-    if direction == 0.0:
-        return cell, 0, np.inf, np.inf
-    edge = minimum + (cell + (1 if direction > 0 else 0)) * size
-    return cell, (1 if direction > 0 else -1), (edge - origin) / direction, size / abs(direction)
 
 
 @compiled
@@ -44,13 +35,13 @@ def stop_rays(
         expected[r], median[r], opacity[r] = near, np.inf, 0.0
         if not far > near:
             continue
-        x, x_ahead, x_crossing, x_stride = _begin(
+        x, x_ahead, x_crossing, x_stride = begin_axis(
             float(origins[r, 0]), float(directions[r, 0]), near, minimum[0], size[0], shape[0]
         )
-        y, y_ahead, y_crossing, y_stride = _begin(
+        y, y_ahead, y_crossing, y_stride = begin_axis(
             float(origins[r, 1]), float(directions[r, 1]), near, minimum[1], size[1], shape[1]
         )
-        z, z_ahead, z_crossing, z_stride = _begin(
+        z, z_ahead, z_crossing, z_stride = begin_axis(
             float(origins[r, 2]), float(directions[r, 2]), near, minimum[2], size[2], shape[2]
         )
         # How many cells are left to the edge of the grid, along each axis; and where the ray is in the table.

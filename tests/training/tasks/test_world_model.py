@@ -22,13 +22,12 @@ from copilot4d.training import (
     open_checkpoint,
     train,
 )
+from copilot4d.training.clip_batch import batch_of, newest_past
 from copilot4d.training.optimizer import undecayed_names
 from copilot4d.training.tasks.world_model import (
     WorldModelTask,
     WorldModelTraining,
-    batch_of,
     evenly_spread,
-    newest_past,
 )
 from copilot4d.training.world_model_classes import position_weights
 from copilot4d.world_model import DiffusionConfig, Objective, SamplerConfig, WorldModel, rollout
