@@ -1,4 +1,4 @@
-"""Writes a bill of materials (CycloneDX 1.5, JSON) of what copilot4d needs at run time, as it is installed here.
+"""Writes a bill of materials (CycloneDX 1.5, JSON) of what copilot4d needs at run time, with the installed versions.
 
     .venv/bin/python .ci/sbom.py sbom.cdx.json      # `make sbom`
 

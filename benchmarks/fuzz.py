@@ -5,7 +5,7 @@
     python benchmarks/fuzz.py --only 4711        # one of them again, with its traceback
 
 An input ends well (`ok`), with an error of ours (`clear error`), or with anything else, of which there must be none:
-another exception, a changed byte of a sealed folder that nobody noticed, more than 4 GB, more than 20 s of computing,
+another exception, a changed byte of a sealed folder that was not noticed, more than 4 GB, more than 20 s of computing,
 no end at all. Each number gives the same damage on every machine. Linux only: it caps memory with RLIMIT_DATA.
 """
 
@@ -86,7 +86,7 @@ class Fuzzer:
             if sealed is not None:
                 manifest.write_bytes(sealed)
         if end == OK and sealed is not None and not again and changed != whole:
-            end = "a change that nobody noticed"
+            end = "a change that was not noticed"
         if seconds > COMPUTING_S and end in (OK, CLEAR):
             end = f"more than {COMPUTING_S:g} s"
         if gigabytes > MEMORY / 1e9 and end in (OK, CLEAR):

@@ -66,9 +66,8 @@ def described(tally: MovingTally) -> str:
     if not found:
         return "no ray meets something moving"
     frames = " ".join(f"{100 * row['within_1m']:.0f}" for row in found["per_horizon"])
-    return (
-        f"within 1 m {100 * found['within_1m']:.0f}% ({frames})  median {found['median_m']:.2f} m  {found['rays']} rays"
-    )
+    near = f"within 1 m {100 * found['within_1m']:.0f}% ({frames})"
+    return f"{near}  median {found['median_m']:.2f} m  {found['rays']} rays"
 
 
 if __name__ == "__main__":

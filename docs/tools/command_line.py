@@ -64,7 +64,7 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
 
 
 def _description(text: str) -> str:
-    """The help's prose as it is; its examples, indented or after 'Example:', as code.
+    """The help's prose unchanged; its examples, indented or after 'Example:', as code.
 
     >>> print(_description("Score. Example: copilot4d evaluate --out x"))
     Score. Example:
