@@ -38,6 +38,7 @@ class TokenClip:
     reference: int  # frame of the drive
     interval: int  # log frames between two frames of the clip
     interval_s: float = 0.0  # the same in seconds; 0: not known
+    expected: Tensor | None = None  # (T, H, W) int64: tokens of the past carried on, MASK in past frames
     columns: Tensor | None = None  # (T, H, W) uint8: what each column holds (`tokens.columns`), where that is cached
 
 
@@ -60,6 +61,7 @@ class TokenClips:
     vocabulary: int
     token_shape: tuple[int, int]
     tokenizer_sha256: str
+    has_expected: bool  # whether every cache has the tokens of the past carried on
     has_columns: bool  # whether every cache knows what columns hold
     variants: int  # of the folder that has most; one with fewer repeats its own
     fingerprint: str  # changes when the tokens or the selection do
@@ -71,6 +73,7 @@ class TokenClips:
         self.token_frame, self.vocabulary = config.token_frame, config.vocabulary
         self.gathered_past = config.gathered_past
         self.token_shape, self.tokenizer_sha256 = config.token_shape, config.tokenizer_sha256
+        self.has_expected = all(cache.config.expected for cache in caches)
         self.has_columns = all(cache.config.columns for cache in caches)
         self.variants = max(cache.config.variants for cache in caches)
         self.drives = tuple(dict.fromkeys(part.drive for part in parts))
@@ -152,6 +155,7 @@ class TokenClips:
 
             tokens = maps("tokens")
             columns = maps("columns") if self.has_columns else None
+            expected = maps("expected").long() if self.has_expected else None
             poses = file.get_slice(f"{variant}/world_from_lidar")[first : last + 1].numpy()
             times_ns = file.get_slice(f"{variant}/timestamps_ns")[first : last + 1].numpy()
         return TokenClip(
@@ -163,6 +167,7 @@ class TokenClips:
             interval=int(part.intervals[row]),
             interval_s=float(times_ns[-1] - times_ns[0]) * 1e-9 / (len(frames) - 1) if len(frames) > 1 else 0.0,
             columns=columns,
+            expected=expected,
         )
 
     def _fingerprint(self) -> str:

@@ -49,6 +49,7 @@ class Clips(Protocol):
     tokenizer_sha256: str
     variants: int
     fingerprint: str
+    has_expected: bool
     has_columns: bool
 
     def __len__(self) -> int: ...
@@ -102,6 +103,11 @@ class WorldModelTask(TrainingTask):
             raise UsageError(
                 "moving_weight and empty_weight need to know what columns hold, and these tokens were made without: "
                 "make them anew, with columns"
+            )
+        if config.world_model.expected_input and not clips.has_expected:
+            raise UsageError(
+                "a world model with expected_input reads the tokens of the past carried on, and these tokens were made "
+                "without: make them anew, with `expected`"
             )
         if held_out_clips < 1:
             raise UsageError(f"`held_out_clips` must be at least 1, got {held_out_clips}")
