@@ -10,7 +10,7 @@ from copilot4d.depth_selection import CANDIDATES, DepthSelector, DepthSelectorCo
 def always(candidate: str, *, occupancy: bool = False) -> DepthSelector:
     """A selector that chooses this candidate for every ray. occupancy: one that knows occupancy depths."""
     needs_occupancy = occupancy or candidate not in CANDIDATES
-    selector = DepthSelector(DepthSelectorConfig.with_occupancy_depths() if needs_occupancy else None)
+    selector = DepthSelector(DepthSelectorConfig.knowing(occupancy=needs_occupancy, motion=False))
     with torch.no_grad():
         for parameter in selector.parameters():
             parameter.zero_()

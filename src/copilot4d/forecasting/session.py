@@ -87,7 +87,9 @@ class ForecastSession:
         self._made = 0
         # The sweeps of the newest frames, of every future; None where other rays than the sensor's were given.
         self._generated: tuple[tuple[Sweep, ...] | None, ...] = ()
-        self._measured = None if depth_selector is None else MeasuredPast.of(self._past)
+        is_asked = depth_selector is not None and depth_selector.config.needs_motion
+        carried_on = extrapolate(self._past) if is_asked else None
+        self._measured = None if depth_selector is None else MeasuredPast.of(self._past, carried_on)
         self._stretches = [self._encode(self._past, range(futures))]
 
     def step(self, world_from_lidar: FloatArray, rays: Rays | None = None) -> tuple[ImaginedFrame, ...]:

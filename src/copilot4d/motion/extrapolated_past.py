@@ -1,6 +1,6 @@
 """`ExtrapolatedPast`: the past sweeps as one cloud whose moving objects go on with constant velocity.
 
-N points that stand still, M points that move
+N points of all sweeps, M points that move
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from copilot4d.motion.moving_objects import MovingObject, MovingObjects, find_mo
 REACH_M = 1.5  # how far from the points that were seen to move others may belong to their object
 OBJECT_M = 0.5  # how far from an object's points an older sweep's point may lie, carried on, and be of it
 SAME_M = 0.35  # two points that are the same place of an object
-MOST_HITS = 1  # other sweeps that may hit something where a beam has passed: what is left behind, not a thin post
 
 
 @dataclass(frozen=True)
 class ExtrapolatedPast:
     """All past sweeps in the frame of the newest one. What moved is where it was when the newest sweep was made."""
 
-    still: NDArray[np.float32]  # (N, 3)
-    still_ages: NDArray[np.float32]  # (N,) in sweeps
+    points: NDArray[np.float32]  # (N, 3) of all sweeps, oldest first, as they were measured
+    ages: NDArray[np.float32]  # (N,) in sweeps
+    is_still: NDArray[np.bool_]  # (N,) neither of something that moves nor left behind by it
     moving: NDArray[np.float32]  # (M, 3)
     moving_ages: NDArray[np.float32]  # (M,)
     velocities_m_s: NDArray[np.float32]  # (M, 2) along the ground
@@ -40,7 +40,7 @@ class ExtrapolatedPast:
 
     def newest_at(self, ahead_s: float) -> NDArray[np.float32]:
         """Points (P, 3) so long after the newest sweep: what stands still in that sweep, and all that moves."""
-        return np.concatenate([self.still[self.still_ages == 0], self.moving_at(ahead_s)])
+        return np.concatenate([self.points[self.is_still & (self.ages == 0)], self.moving_at(ahead_s)])
 
     def sweep_at(self, ahead_s: float, newest: Sweep, box: FloatArray) -> Sweep:
         """What the newest lidar measured, and what moves where it will be: the points in a box (6,), in its frame."""
@@ -72,10 +72,10 @@ def extrapolate(past: Sequence[Sweep]) -> ExtrapolatedPast:
             moving.append(there)
             ages.append(np.full(len(there), newest - k))
             velocities.append(np.broadcast_to(thing.velocity_m_s, (len(there), 2)))
-    kept = [points[~its_gone] for points, its_gone in zip(found.points, gone, strict=True)]
     return ExtrapolatedPast(
-        still=np.concatenate(kept).astype(np.float32),
-        still_ages=np.repeat(np.arange(newest, -1, -1, dtype=np.float32), [len(points) for points in kept]),
+        points=np.concatenate(found.points).astype(np.float32),
+        ages=np.repeat(np.arange(newest, -1, -1, dtype=np.float32), [len(points) for points in found.points]),
+        is_still=~np.concatenate(gone),
         moving=np.concatenate([np.zeros((0, 3)), *moving]).astype(np.float32),
         moving_ages=np.concatenate([np.zeros(0), *ages]).astype(np.float32),
         velocities_m_s=np.concatenate([np.zeros((0, 2)), *velocities]).astype(np.float32),
@@ -83,11 +83,11 @@ def extrapolate(past: Sequence[Sweep]) -> ExtrapolatedPast:
 
 
 def _left_behind(found: MovingObjects, k: int) -> NDArray[np.bool_]:
-    """(points of sweep k,) what another sweep's beams have passed: it is there no more, or was not there yet."""
+    """(points of an older sweep k,) what is there no more: newer beams have passed the place, more than hit it."""
     part = found.past[k]
     is_gone = np.zeros(len(found.points[k]), dtype=bool)
     if k < len(found.past) - 1:
-        left = (part.passed > 0) & (part.hits <= MOST_HITS)
+        left = part.is_left | (part.passed > part.hits)
         is_gone[part.above] = left[part.cube_of]
     return is_gone
 

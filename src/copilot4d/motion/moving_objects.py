@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,7 @@ class PastPoints:
     points: FloatArray  # (N, 3) thinned
     passed: NDArray[np.int64]  # (N,) by the beams of how many other sweeps
     hits: NDArray[np.int64]  # (N,) in how many other sweeps something is there
+    is_left: NDArray[np.bool_]  # (N,) passed by the newest sweep's beams, which hit nothing there
 
     def may_move(self, most_hits: int) -> NDArray[np.bool_]:
         """(N,) whether a point may have moved."""
@@ -91,11 +93,12 @@ def find_moving_objects(past: Sequence[Sweep]) -> MovingObjects:
     parts = []
     for k, (above, cube_of, thin) in enumerate(thinned):
         others = [j for j in range(len(past)) if j != k]
-        passed = sum((maps[j].passed(thin).astype(np.int64) for j in others), np.zeros(len(thin), np.int64))
-        hits = sum(
-            ((_look(everything[j], thin) >= HIT).astype(np.int64) for j in others), np.zeros(len(thin), np.int64)
-        )
-        parts.append(PastPoints(above, cube_of, thin, passed, hits))
+        passed, hits = np.zeros((2, len(thin)), dtype=np.int64)
+        for j in others:
+            passed += maps[j].passed(thin)
+            hits += _look(everything[j], thin) >= HIT
+        is_left = maps[-1].passed(thin) & (_look(everything[-1], thin) < HIT)
+        parts.append(PastPoints(above, cube_of, thin, passed, hits, is_left))
     objects: list[MovingObject] = []
     if len(past) > 1 and times_s[-2] < 0:
         objects = _objects(parts, times_s, maps, everything)
@@ -228,7 +231,7 @@ def _groups(points: FloatArray, chosen: NDArray[np.int64]) -> list[NDArray[np.in
     of_point = labels[tuple(cells.T)]
     order = np.argsort(of_point, kind="stable")
     bounds = np.searchsorted(of_point[order], np.arange(1, count + 2))
-    return [chosen[order[first:last]] for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [chosen[order[first:last]] for first, last in pairwise(bounds.tolist())]
 
 
 def _standing(points: FloatArray, ground_m: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:

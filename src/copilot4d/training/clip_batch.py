@@ -40,8 +40,9 @@ def batch_of(clips: Sequence[TokenClip], token_frame: TokenFrame) -> ClipBatch:
 
 
 def newest_past(batch: ClipBatch, config: WorldModelConfig, past: int) -> ClipBatch:
-    """The same clips with their newest `past` past frames alone. A single one does not tell the time between frames, nor
-    what moves.
+    """The same clips with their newest `past` past frames alone.
+
+    A single one tells neither the time between frames nor what moves.
     """
     start = config.past_frames - past
     if start == 0:

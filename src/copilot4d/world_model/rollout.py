@@ -96,8 +96,9 @@ class Rollout:
 
     @torch.no_grad()
     def step(self, world_from_lidar: FloatArray, expected: Tensor | None = None) -> Tensor:
-        """The ego's next pose (B, 4, 4) -> the next frame (B, S, H, W). expected: (B, H, W) tokens of the past carried on
-        to that frame, for models that read them.
+        """The ego's next pose (B, 4, 4) -> the next frame (B, S, H, W).
+
+        expected: (B, H, W) tokens of the past carried on to that frame, for models that read them.
         """
         clips, known = len(self.poses), self.tokens.shape[1]
         if world_from_lidar.shape != (clips, 4, 4):
