@@ -105,7 +105,7 @@ def test_a_beam_has_passed_what_is_clearly_nearer_and_not_what_is_hidden():
 def test_a_ray_meets_the_car_where_it_will_be_and_the_wall_where_it_was():
     past = drive_past((8.0, 0.0))
     target = np.array([6.0 + 8.0 * 1.8 + 2.0, 4.0, -0.5])  # on the side, a second later
-    before = np.array([6.0 + 8.0 * 0.8 + 2.0, 4.0, -0.5])  # there now
+    before = np.array([6.0 + 8.0 * 0.8, 5.5, -0.5])  # on the rear, now
     directions = np.stack([p / np.linalg.norm(p) for p in (target, before)])
     rays = Rays.from_origin(np.zeros(3), directions)
     poses = np.stack([past[-1].world_from_lidar] * 5)

@@ -93,7 +93,8 @@ class ClipEncoder:
             return made
         rows, T = {view: i for i, view in enumerate(views)}, clips.frames.shape[1]
         where = [[rows[view] for view in its_views] for its_views in self._views_of(clips)]
-        chosen = torch.tensor(where, dtype=torch.int64).reshape(len(where), -1)
+        asked = T + (self.config.future_frames if self.config.expected else 0)
+        chosen = torch.tensor(where, dtype=torch.int64).reshape(-1, asked)
         kept = {name: tensor[chosen[:, :T]] for name, tensor in made.items()}
         if self.config.expected:
             past = self.config.past_frames
