@@ -43,14 +43,15 @@ def visible(points: np.ndarray, sensor: np.ndarray) -> np.ndarray:
 
 
 def drive_past(
-    velocity=(8.0, 0.0), *, sweeps=5, step_s=0.2, ego_m_s=0.0, start=(6.0, 4.0), with_car=True, mirrored=False
-) -> list[Sweep]:
+    velocity=(8.0, 0.0), *, sweeps=5, step_s=0.2, ego_m_s=0.0, start=(6.0, 4.0), with_car=True, with_ground=True,
+    mirrored=False,
+) -> list[Sweep]:  # fmt: skip
     """Sweeps in their own lidar frames, oldest first: the car starts at `start` and goes on with `velocity`."""
     made = []
     for i in range(sweeps):
         t = i * step_s
         pose = se3.from_yaw(0.0, (ego_m_s * t, 0.0, 0.0))
-        parts = [ground(), wall(9.0)]
+        parts = [*([ground()] if with_ground else []), wall(9.0)]
         if with_car:
             parts.append(car(start[0] + velocity[0] * t, start[1] + velocity[1] * t))
         world = visible(np.concatenate(parts), pose[:3, 3])
