@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from copilot4d.errors import UsageError
 from copilot4d.layers.feed_forward import Conditioning
+from copilot4d.layers.kept import KeptResults
 from copilot4d.layers.temporal import AttentionMask
 from copilot4d.world_model.actions import ActionInput, Actions, action_features
 
@@ -22,6 +23,7 @@ class TokenEmbedding(nn.Module):
         self.vocabulary = vocabulary
         self.table = nn.Embedding(vocabulary + 1, dim)
         self.conditioning = Conditioning(dim, dim)
+        self._kept = KeptResults()
 
     @property
     def mask_token(self) -> int:
@@ -30,7 +32,8 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(...,) int -> (..., C). The conditioning treats tokens one by one, so it acts on the table itself."""
-        return functional.embedding(tokens, self.conditioning(self.table.weight))
+        table = self._kept.get("table", self, lambda: self.conditioning(self.table.weight))
+        return functional.embedding(tokens, table)
 
     @property
     def output_table(self) -> Tensor:
