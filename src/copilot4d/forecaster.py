@@ -85,8 +85,8 @@ class Forecaster(Protocol):
         future_poses: FloatArray,
         rays: Sequence[Rays] | None = None,
         *,
-        guidance: float = 1.0,
-        steps: int = 10,
+        guidance: float | None = None,
+        steps: int | None = None,
         seed: int = 0,
         futures: int = 1,
     ) -> Forecast:
@@ -95,8 +95,41 @@ class Forecaster(Protocol):
         past: sweeps, oldest first, evenly spaced, poses in one world frame.
         future_poses: (F, 4, 4) world_from_lidar in that world.
         rays: one `Rays` per future pose, in that frame's own lidar frame; None lets the model choose its points.
+        guidance, steps: None: as stored with the model (`sampling_of`).
         """
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How strongly and how finely a forecaster samples. The defaults are those of a model that stores nothing else, and
+    stand in score files for forecasters that draw nothing.
+    """
+
+    guidance: float = 1.0
+    steps: int = 10
+
+    def changed(self, *, guidance: float | None = None, steps: int | None = None) -> Sampling:
+        """The same, but for what is given."""
+        return Sampling(
+            guidance=self.guidance if guidance is None else guidance, steps=self.steps if steps is None else steps
+        )
+
+
+@runtime_checkable
+class StoresSampling(Protocol):
+    """A forecaster that has guidance and steps of its own."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """What it uses where a call leaves them open."""
+        ...
+
+
+def sampling_of(forecaster: object, *, guidance: float | None = None, steps: int | None = None) -> Sampling:
+    """The numbers that a forecast with these arguments is made with, none of them open."""
+    stored = forecaster.sampling if isinstance(forecaster, StoresSampling) else Sampling()
+    return stored.changed(guidance=guidance, steps=steps)
 
 
 class PlainForecaster:
@@ -137,8 +170,9 @@ class Imaginative(Protocol):
     """A forecaster that imagines frame by frame by itself."""
 
     def imagine(
-        self, past: Sequence[Sweep], *, guidance: float = 1.0, steps: int = 10, seed: int = 0, futures: int = 1
-    ) -> Imagination:
+        self, past: Sequence[Sweep], *, guidance: float | None = None, steps: int | None = None, seed: int = 0,
+        futures: int = 1,
+    ) -> Imagination:  # fmt: skip
         """Begin after the past (oldest first, evenly spaced)."""
         ...
 

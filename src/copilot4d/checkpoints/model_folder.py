@@ -30,6 +30,7 @@ from copilot4d.checkpoints.load_tokenizer import tokenizer_sha256
 from copilot4d.checkpoints.parts import check_fit
 from copilot4d.checkpoints.pretrained import ModelCard, save_pretrained
 from copilot4d.checkpoints.sealed_folder import new_folder, sealed_part
+from copilot4d.checkpoints.stored_sampling import BLOCK, StoredSampling, stated_sampling
 from copilot4d.config import to_mapping
 from copilot4d.errors import DataError, UsageError
 from copilot4d.tokenizer import Tokenizer
@@ -55,20 +56,23 @@ class ModelCards:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What copilot4d.json of a model folder says: the model's name, and its training data in words."""
+    """What copilot4d.json of a model folder says: the model's name, its training data in words, how it is sampled."""
 
     name: str
     trained_on: tuple[str, ...]
+    sampling: StoredSampling | None = None  # None: nothing was chosen, and the sampler's defaults hold
 
 
 def save_model(
     folder: str | Path, tokenizer: Tokenizer, world_model: WorldModel, *, cards: ModelCards, name: str | None = None,
     dtype: torch.dtype = torch.float32, depth_parts: DepthParts = RENDERED_ALONE,
+    sampling: StoredSampling | None = None,
 ) -> Path:  # fmt: skip
     """Write a model folder, whole or not at all. An existing model folder is replaced, anything else is refused.
 
     dtype: of the weights in the files; a depth selector, which is small, keeps its own. Buffers stay out: they follow
-    from the configuration (positions), or only training needs them (the codebook's memory bank).
+    from the configuration (positions), or only training needs them (the codebook's memory bank). sampling: how the
+    model is sampled where a forecast does not say; None: the sampler's defaults.
     """
     selector, occupancy = depth_parts.depth_selector, depth_parts.occupancy
     check_fit(tokenizer, world_model, selector, occupancy)
@@ -87,6 +91,8 @@ def save_model(
         "token_frame": world_model.config.token_frame, "trained_on": list(cards.world_model.trained_on),
         "written_by": f"copilot4d {__version__}",
     }  # fmt: skip
+    if sampling is not None:
+        description[BLOCK] = to_mapping(sampling)
     with new_folder(folder) as writing:
         save_pretrained(
             writing / "tokenizer", tokenizer, kind="tokenizer", config=to_mapping(tokenizer.config),
@@ -163,7 +169,9 @@ def read_description(folder: Path) -> Description:
             path, "trained_on", expected="a list of words", found=repr(trained_on)[:60],
             remedy="pass a folder that `copilot4d export` wrote",
         )  # fmt: skip
-    return Description(name=str(stated.get("name", folder.name)), trained_on=tuple(trained_on))
+    return Description(
+        name=str(stated.get("name", folder.name)), trained_on=tuple(trained_on), sampling=stated_sampling(path, stated)
+    )
 
 
 def _description(path: Path) -> dict[str, Any]:

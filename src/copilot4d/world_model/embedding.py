@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from copilot4d.errors import UsageError
 from copilot4d.layers.feed_forward import Conditioning
+from copilot4d.layers.kept import KeptResults
 from copilot4d.layers.temporal import AttentionMask
 from copilot4d.world_model.actions import ActionInput, Actions, action_features
 
@@ -22,6 +23,7 @@ class TokenEmbedding(nn.Module):
         self.vocabulary = vocabulary
         self.table = nn.Embedding(vocabulary + 1, dim)
         self.conditioning = Conditioning(dim, dim)
+        self._kept = KeptResults()
 
     @property
     def mask_token(self) -> int:
@@ -34,8 +36,7 @@ class TokenEmbedding(nn.Module):
 
     def rows(self) -> Tensor:
         """(V + 1, C) what each token enters as."""
-        rows: Tensor = self.conditioning(self.table.weight)
-        return rows
+        return self._kept.get("rows", self, lambda: self.conditioning(self.table.weight))
 
     @property
     def output_table(self) -> Tensor:

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from copilot4d.errors import UsageError, check_range
 from copilot4d.layers.init import init_fan_in
+from copilot4d.layers.kept import KeptResults
 from copilot4d.layers.position import PositionKind, SpatialPosition
 from copilot4d.layers.temporal import AttentionMask
 from copilot4d.world_model.actions import ActionInput, Actions, TokenFrame
@@ -116,6 +117,7 @@ class WorldModel(nn.Module):
         self.temporal_position = nn.Parameter(torch.randn(config.frames, dim) * (3 * dim) ** -0.5)
         self.unet = SpatioTemporalUNet(config.unet, config.tokens)
         self.norm = nn.LayerNorm(dim)
+        self._kept = KeptResults()
         init_fan_in(self)
         self.unet.scale_residuals()
         for part in (
@@ -253,11 +255,15 @@ class WorldModel(nn.Module):
     @torch.no_grad()
     def predict_features(self, tokens: Tensor, actions: Actions, cache: UNetCache, *, guidance: bool) -> Prediction:
         """`predict` before the logits, which are linear in what this gives: guidance may be done here for less."""
-        frame = tokens[:, None]
+        frame, position = tokens[:, None], cache.first_position + cache.length
         if not guidance:
             return Prediction(self.features(frame, actions, cache=cache)[:, 0], None)
+        # To look at tokens would make a GPU wait.
+        if tokens.device.type == "cpu" and bool((tokens == self.config.mask_token).all()):
+            conditional = self.features(frame, actions, cache=cache)[:, 0]
+            return Prediction(conditional, self._features_of_nothing(position).expand_as(conditional))
         both = actions.expanded(2)
-        positions = torch.full((2,), cache.first_position + cache.length)
+        positions = torch.full((2,), position)
         features = self.features(
             frame.expand(-1, 2, -1, -1), both, mask=AttentionMask.GUIDANCE, positions=positions, cache=cache
         )
@@ -266,11 +272,18 @@ class WorldModel(nn.Module):
     @torch.no_grad()
     def predict_alone(self, tokens: Tensor, position: int = 0) -> Tensor:
         """(B, H, W) tokens -> (B, H, W, V) unconditional logits of a frame at a position of the clip."""
+        return self.logits(self._features_alone(tokens, position))
+
+    def _features_alone(self, tokens: Tensor, position: int) -> Tensor:
+        """(B, H, W) tokens -> (B, H, W, C) of a frame that knows no past and no action."""
         nothing = Actions.null(tokens.shape[0], 1, tokens.device)
         positions = torch.full((1,), position)
-        return self.logits(
-            self.features(tokens[:, None], nothing, mask=AttentionMask.IDENTITY, positions=positions)[:, 0]
-        )
+        return self.features(tokens[:, None], nothing, mask=AttentionMask.IDENTITY, positions=positions)[:, 0]
+
+    def _features_of_nothing(self, position: int) -> Tensor:
+        """(1, H, W, C) of a frame that is all MASK, too: every frame is sampled from it, so it is computed once."""
+        blank = torch.full((1, *self.config.tokens), self.config.mask_token, device=self.device)
+        return self._kept.get(position, self, lambda: self._features_alone(blank, position))
 
     def _check(self, tokens: Tensor, actions: Actions) -> None:
         if tokens.ndim != 4 or tuple(tokens.shape[2:]) != self.config.tokens:

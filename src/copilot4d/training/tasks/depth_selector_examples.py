@@ -49,7 +49,7 @@ def moments(drives: Mapping[str, Drive], setting: str, count: int) -> list[Windo
 @torch.no_grad()
 def forecast_examples(
     forecaster: Copilot4D, drives: Mapping[str, Drive], windows: Sequence[Window], *, rays_per_frame: int,
-    steps: int = 10, seed: int = 0, track: Track = silent,
+    steps: int | None = None, seed: int = 0, track: Track = silent,
 ) -> list[Examples]:  # fmt: skip
     """Rays of the forecasts of these windows, frame by frame, with what each candidate would have cost; occupancy
     depths among them where the forecaster has one.
@@ -63,7 +63,7 @@ def forecast_examples(
 
 
 def clip_examples(
-    forecaster: Copilot4D, clip: Clip, rays_per_frame: int, steps: int, seed: int, rng: np.random.Generator
+    forecaster: Copilot4D, clip: Clip, rays_per_frame: int, steps: int | None, seed: int, rng: np.random.Generator
 ) -> list[Examples]:
     """Of each future frame of one clip."""
     protocol = Protocol(roi_half_m=forecaster.region_half_m)
