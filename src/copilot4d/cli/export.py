@@ -19,7 +19,7 @@ from copilot4d.checkpoints.load_occupancy_4d import KIND as OCCUPANCY_4D
 from copilot4d.checkpoints.load_occupancy_4d import load_occupancy_4d_network
 from copilot4d.checkpoints.load_tokenizer import load_tokenizer
 from copilot4d.checkpoints.load_world_model import load_world_model
-from copilot4d.checkpoints.model_folder import ModelCards, run_of, save_model
+from copilot4d.checkpoints.model_folder import ModelCards, run_of, save_model, stated_intervals
 from copilot4d.checkpoints.pretrained import ModelCard, Score, save_pretrained
 from copilot4d.cli.console import console, next_step
 from copilot4d.cli.options.export import Options
@@ -107,7 +107,7 @@ def write_model(options: Options, tokenizer_place: Path, world_model_place: Path
     )  # fmt: skip
     save_model(
         options.out, joined.tokenizer, joined.world_model, cards=cards, name=name, dtype=DTYPES[options.precision],
-        depth_parts=depth_parts,
+        depth_parts=depth_parts, intervals_s=world_model.intervals_s or stated_intervals(home),
     )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ class Clips(Protocol):
     variants: int
     fingerprint: str
     has_columns: bool
+    intervals_s: tuple[float, ...]
 
     def __len__(self) -> int: ...
 
@@ -199,6 +200,7 @@ class WorldModelTask(TrainingTask):
             "vocabulary": config.vocabulary,
             "token_shape": list(config.tokens),
             "tokenizer_sha256": self.clips.tokenizer_sha256,
+            "intervals_s": list(self.clips.intervals_s),
         }
 
     def data_fingerprint(self) -> str:
