@@ -51,8 +51,9 @@ def _sha256(conventions: Mapping[str, Any]) -> str | None:
 
 def checked_intervals(stated: Any, place: Path) -> tuple[float, ...]:
     """Intervals in seconds, as a checkpoint or a model folder states them; DataError where they are none."""
-    numbers = stated if isinstance(stated, list) else [None]
-    if not all(isinstance(s, (int, float)) and not isinstance(s, bool) and 0 < s < math.inf for s in numbers):
+    numbers: list[Any] = stated if isinstance(stated, list) else [stated]
+    known = all(isinstance(s, (int, float)) and not isinstance(s, bool) and 0 < s < math.inf for s in numbers)
+    if not isinstance(stated, list) or not known:
         raise DataError(
             place, "intervals_s", expected="a list of seconds between frames, such as [0.2, 0.6]",
             found=repr(stated)[:60], remedy="write those of the clips that it was trained on, or leave them out",

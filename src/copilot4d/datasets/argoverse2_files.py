@@ -137,6 +137,12 @@ def read_calibration(path: Path, sensors: Sequence[str]) -> dict[str, FloatArray
     return dict(zip(sensors, poses, strict=True))
 
 
+def read_columns(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Columns of numbers, of any type, of a small .feather table."""
+    table = _read_table(path, names)
+    return {name: _numbers(path, name, _whole(table, name), "fiu", "numbers") for name in names}
+
+
 def _poses(path: Path, table: Any, labels: list[str]) -> FloatArray:
     columns = [_floats(path, name, _whole(table, name)) for name in _POSE_COLUMNS]
     numbers = np.stack(columns, axis=-1).astype(np.float64)  # (N, 7)

@@ -56,6 +56,9 @@ FORMATS: dict[str, Format] = {
         _format("kitti_360", "kitti_360", "data_3d_raw/2013_05_28_drive_0000_sync/velodyne_points/data and data_poses"),
         _format("nuscenes", "nuscenes", "v1.0-trainval/sample_data.json and samples/LIDAR_TOP"),
         _format("argoverse2", "argoverse2", "val/LOG/sensors/lidar/TIMESTAMP.feather and city_SE3_egovehicle.feather"),
+        _format("waymo", "waymo", "training/lidar/SEGMENT.parquet and training/vehicle_pose"),
+        _format("once", "once", "data/000000/000000.json and data/000000/lidar_roof"),
+        _format("pandaset", "pandaset", "001/lidar/poses.json beside 001/lidar/00.feather, converted from 00.pkl.gz"),
         _format(
             "ros_bag",
             "ros_bag",

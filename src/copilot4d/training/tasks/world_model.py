@@ -50,9 +50,13 @@ class Clips(Protocol):
     variants: int
     fingerprint: str
     has_columns: bool
-    intervals_s: tuple[float, ...]
 
     def __len__(self) -> int: ...
+
+    @property
+    def intervals_s(self) -> tuple[float, ...]:
+        """Seconds between two frames of its clips."""
+        ...
 
     def clip(self, item: int, variant: int) -> TokenClip:
         """Clip number `item` of a variant."""
