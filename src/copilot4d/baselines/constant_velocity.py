@@ -36,7 +36,8 @@ class ConstantVelocity(DeterministicForecaster):
         kept = carried_on.is_still if carried_on.is_still.any() else np.ones(len(carried_on.points), dtype=bool)
         still, ages = carried_on.points[kept], AGE_RAD * carried_on.ages[kept]
         asked = rays if rays is not None else [newest_with_points(past).rays()[0]] * len(future_poses)
-        sweeps, depths = [], []
+        sweeps: list[Sweep] = []
+        depths: list[FloatArray] = []
         for pose, its_rays, timestamp_ns in zip(
             future_poses, asked, future_timestamps(past, len(future_poses)), strict=True
         ):

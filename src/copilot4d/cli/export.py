@@ -19,7 +19,14 @@ from copilot4d.checkpoints.load_occupancy_4d import KIND as OCCUPANCY_4D
 from copilot4d.checkpoints.load_occupancy_4d import load_occupancy_4d_network
 from copilot4d.checkpoints.load_tokenizer import load_tokenizer
 from copilot4d.checkpoints.load_world_model import load_world_model
-from copilot4d.checkpoints.model_folder import DESCRIPTION, ModelCards, read_description, run_of, save_model
+from copilot4d.checkpoints.model_folder import (
+    DESCRIPTION,
+    ModelCards,
+    read_description,
+    run_of,
+    save_model,
+    stated_intervals,
+)
 from copilot4d.checkpoints.pretrained import ModelCard, Score, save_pretrained
 from copilot4d.checkpoints.stored_sampling import StoredSampling
 from copilot4d.cli.console import console, next_step
@@ -109,6 +116,7 @@ def write_model(options: Options, tokenizer_place: Path, world_model_place: Path
     save_model(
         options.out, joined.tokenizer, joined.world_model, cards=cards, name=name, dtype=DTYPES[options.precision],
         depth_parts=depth_parts, sampling=sampling_to_store(options, home),
+        intervals_s=world_model.intervals_s or stated_intervals(home),
     )  # fmt: skip
 
 

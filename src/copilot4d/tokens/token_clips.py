@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,21 @@ class TokenClips:
             columns=columns,
             expected=expected,
         )
+
+    @cached_property
+    def intervals_s(self) -> tuple[float, ...]:
+        """The seconds between two frames of its clips, shortest first; those within 5% of each other count as one."""
+        found: list[float] = []
+        for part in self._parts:
+            times_ns = part.cache.read(part.drive, 0, "timestamps_ns").numpy()
+            last = max(1, part.frames.shape[1] - 1)
+            seconds = (times_ns[part.frames[:, -1]] - times_ns[part.frames[:, 0]]) * 1e-9 / last
+            found += [float(np.median(seconds[part.intervals == k])) for k in np.unique(part.intervals)]
+        kept: list[float] = []
+        for interval_s in sorted(float(f"{seconds:.3g}") for seconds in found if seconds > 0):
+            if not kept or interval_s > 1.05 * kept[-1]:
+                kept.append(interval_s)
+        return tuple(kept)
 
     def _fingerprint(self) -> str:
         digest = hashlib.sha256(json.dumps([self.past_frames, self.tokenizer_sha256]).encode())

@@ -54,6 +54,11 @@ class Clips(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def intervals_s(self) -> tuple[float, ...]:
+        """Seconds between two frames of its clips."""
+        ...
+
     def clip(self, item: int, variant: int) -> TokenClip:
         """Clip number `item` of a variant."""
         ...
@@ -205,6 +210,7 @@ class WorldModelTask(TrainingTask):
             "vocabulary": config.vocabulary,
             "token_shape": list(config.tokens),
             "tokenizer_sha256": self.clips.tokenizer_sha256,
+            "intervals_s": list(self.clips.intervals_s),
         }
 
     def data_fingerprint(self) -> str:
