@@ -11,6 +11,7 @@ import torch
 
 from copilot4d.errors import DataError, UsageError
 from copilot4d.geometry import se3
+from copilot4d.tokens import clip_index, token_cache
 from copilot4d.tokens.token_clips import TokenClips
 from tests.tokens.moving_drives import (
     BONNET,
@@ -20,6 +21,15 @@ from tests.tokens.moving_drives import (
     moving_drive,
     occupied,
 )
+
+
+@pytest.fixture(autouse=True, params=["in memory", "on disk"])
+def indexes(request, tmp_path, monkeypatch):
+    """Everything here holds for few drives and, with an index on disk of caches and of clips, for many."""
+    monkeypatch.setenv("COPILOT4D_CACHE", str(tmp_path / "cache"))
+    if request.param == "on disk":
+        monkeypatch.setattr(clip_index, "FEW_DRIVES", 0)
+        monkeypatch.setattr(token_cache, "LARGE_MANIFEST_BYTES", 0)
 
 
 def map_of(landmarks, world_from_lidar):

@@ -124,6 +124,11 @@ def run_verb(verb: str, arguments: Sequence[str]) -> int:
     options = tyro.cli(kind, args=with_data_flag(kind, arguments), prog=f"copilot4d {verb}")
     if hasattr(options, "check"):  # what can be told before torch is loaded
         options.check()
+    if getattr(options, "submit", None) is not None:
+        from copilot4d.cli import submit
+
+        if submit.is_to_be_submitted(options):
+            return submit.submit(verb, arguments, options)
     return int(importlib.import_module(f"copilot4d.cli.{VERBS[verb].module}").run(options))
 
 

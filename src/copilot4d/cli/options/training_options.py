@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from copilot4d.cli.options.cluster_options import ClusterOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +53,15 @@ class RunOptions:
     """Updates between two checkpoints."""
     keep_last: int = 3
     """Checkpoints that stay, beside the best."""
+    checkpoints_to: str | None = None
+    """A URL (s3://bucket/runs/a) that each checkpoint is copied to; a run that has none here goes on from there."""
     evaluate_every: int | None = 500
     """Updates between two scorings of the held-out data."""
     pictures_every: int | None = 500
     """Updates between two pictures of it."""
     dry_run: bool = False
     """Only say what the run would cost."""
+    submit: Literal["slurm", "local"] | None = None
+    """Run as a job of a cluster, which is queued again until the run is finished; local: in the background, here."""
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    """What the job gets."""
