@@ -206,7 +206,9 @@ def _description(path: Path) -> dict[str, Any]:
 
 
 def _buffers(model: nn.Module) -> list[str]:
-    return [name for name, _ in model.named_buffers()]
+    """All but those that the model says it cannot do without."""
+    kept = getattr(model, "kept_buffers", ())
+    return [name for name, _ in model.named_buffers() if name not in kept]
 
 
 def _rounded(model: M, dtype: torch.dtype) -> M:

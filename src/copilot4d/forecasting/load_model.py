@@ -61,6 +61,11 @@ def join(
             found=f"{tokenizer.path}, which is {tokenizer.sha256[:12]}",
             remedy="use the tokenizer that the world model was trained with",
         )  # fmt: skip
+    if world_model.world_model.lacks_code_vectors:
+        raise DataError(
+            world_model.path, "code vectors", expected="the tokenizer's, which this world model reads",
+            found="none in the file", remedy="export the world model again from its run",
+        )  # fmt: skip
     return Copilot4D(
         tokenizer.tokenizer, world_model.world_model, name=name, trained_on=tuple(trained_on),
         depth_selector=depth_parts.depth_selector, occupancy=depth_parts.occupancy,

@@ -101,6 +101,7 @@ class WorldModel(nn.Module):
     """A spatio-temporal Transformer that reads partly masked, partly noised frames and predicts their true tokens."""
 
     undecayed_parameters = ("temporal_position",)
+    kept_buffers = ("motion.vectors", "expected.vectors")  # of the tokenizer: a file of these weights must have them
 
     def __init__(self, config: WorldModelConfig) -> None:
         super().__init__()
@@ -215,6 +216,12 @@ class WorldModel(nn.Module):
         for part in (self.motion, self.expected):
             if part is not None:
                 part.set_vectors(codes)
+
+    @property
+    def lacks_code_vectors(self) -> bool:
+        """Whether the model reads code vectors and was given none: its forecasts would be silently wrong."""
+        parts = [part for part in (self.motion, self.expected) if part is not None]
+        return any(not bool(part.vectors.any()) for part in parts)
 
     def adapted(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Weights of a world model without some of these inputs, completed by this one's own first weights.
