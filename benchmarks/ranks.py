@@ -4,8 +4,8 @@
 
 Each rank makes updates of the world model as a rank of a training does: its share of the batch forward and backward,
 the gradients exchanged (DDP, or fully_shard), AdamW. Measured are the CPU time of a rank's update, its wall time, and
-the bytes that a rank sends. The first number of ranks says how fast this machine computes; the rest is predicted from that
-by `costs.rank_cost`. Bytes are those of the loopback device, so give the program a network of its own:
+the bytes that a rank sends. The first number of ranks says how fast this machine computes; the rest is predicted from
+that by `costs.rank_cost`. Bytes are those of the loopback device, so give the program a network of its own:
 
     unshare -n sh -c 'ip link set lo up && python benchmarks/ranks.py'
 
@@ -25,13 +25,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from costs import Cluster, rank_cost, world_model_cost
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from copilot4d.presets import PRESETS, preset
 from copilot4d.world_model import Actions, WorldModel
 from copilot4d.world_model.unet import Group
+from costs import Cluster, rank_cost, world_model_cost
 
 WARM_UP = 2
 
