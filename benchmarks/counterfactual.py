@@ -24,7 +24,7 @@ from copilot4d.datasets.windows import window_at
 from copilot4d.evaluation.counterfactual import Branch, near_moving, obedience
 from copilot4d.evaluation.reaction import HELD_UP_M, LanePath, displacement_m, reacts
 from copilot4d.evaluation.whatif_summary import summarise
-from copilot4d.forecaster import Forecast
+from copilot4d.forecaster import Forecast, sampling_of
 from copilot4d.geometry import Drive, Sweep, inside_box, se3
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.simulator.benchmark import PLANS
@@ -135,13 +135,14 @@ def main() -> None:
     arguments = parse()
     out = Path(arguments.out or f"whatif_{Path(arguments.model).name}_{arguments.setting}.jsonl")
     forecaster = None if arguments.model == "truth" else load_forecaster(arguments.model, tokenizer=arguments.tokenizer)
+    used = sampling_of(forecaster, guidance=arguments.guidance, steps=arguments.sampling_steps)
     key = {
         "model": "truth" if forecaster is None else forecaster.name,
         "fingerprint": "" if forecaster is None else forecaster.fingerprint,
-        **{
-            name: getattr(arguments, name)
-            for name in ("setting", "data", "seed", "guidance", "sampling_steps", "roi_half")
-        },
+        **{name: getattr(arguments, name) for name in ("setting", "data", "seed")},
+        "guidance": used.guidance,
+        "sampling_steps": used.steps,
+        "roi_half": arguments.roi_half,
     }
     lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     if any(line["key"] != key for line in lines):
@@ -162,8 +163,8 @@ def main() -> None:
                 moment.past,
                 moment.poses[plan],
                 seed=arguments.seed,
-                guidance=arguments.guidance,
-                steps=arguments.sampling_steps,
+                guidance=used.guidance,
+                steps=used.steps,
             )
             forecasts[plan] = made.sweeps
         line = {"key": key, "moment": number, **measure(moment, forecasts, roi)}
@@ -192,8 +193,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out")
     parser.add_argument("--roi-half", type=float, default=32.0, help="metres, in each sweep's own frame")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--guidance", type=float, default=1.0)
-    parser.add_argument("--sampling-steps", type=int, default=10)
+    parser.add_argument("--guidance", type=float, default=None, help="by default as stored with the model")
+    parser.add_argument("--sampling-steps", type=int, default=None, help="by default as stored with the model")
     return parser.parse_args()
 
 

@@ -22,7 +22,7 @@ import torch
 
 from copilot4d import load_forecaster, open_dataset, presets
 from copilot4d.datasets.windows import read_clip, window_at
-from copilot4d.forecaster import Forecaster
+from copilot4d.forecaster import Forecaster, sampling_of
 from copilot4d.forecasting.copilot4d import Copilot4D
 from copilot4d.geometry import Clip, Rays, VoxelGrid
 from copilot4d.tokenizer import PointBatch, Tokenizer
@@ -42,8 +42,9 @@ def main() -> None:
     keep_freed_memory()
     drive = open_dataset(options.data)[options.drive]
     clip = read_clip(drive, window_at(drive, options.frame, "1s"))
-    usual = {"rays": options.rays, "frames": options.frames, "steps": options.sampling_steps, "futures": 1}
     model = load_forecaster(options.model)
+    steps = sampling_of(model, steps=options.sampling_steps).steps
+    usual = {"rays": options.rays, "frames": options.frames, "steps": steps, "futures": 1}
     cost(model, clip, **usual, repeats=1)  # compiles and warms up
 
     def along(name: str, values: Sequence[int]) -> list[float]:
@@ -132,7 +133,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--frame", type=int, default=40)
     parser.add_argument("--rays", type=int, default=20_000)
     parser.add_argument("--frames", type=int, default=2)
-    parser.add_argument("--sampling-steps", type=int, default=2)
+    parser.add_argument("--sampling-steps", type=int, default=None, help="by default as stored with the model")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--plot", type=Path, default=None, help="where to draw the curves (PNG)")
     return parser.parse_args()

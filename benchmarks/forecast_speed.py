@@ -1,4 +1,4 @@
-"""How long a forecast takes, and where the time goes: 5 frames, 20,000 and 121,000 rays each, K = 10, guidance.
+"""How long a forecast takes, and where the time goes: 5 frames, 20,000 and 121,000 rays each, sampled as stored.
 
     python benchmarks/forecast_speed.py                       # the mini preset with random weights, or the shipped ones
     python benchmarks/forecast_speed.py --model runs/world --threads 2 --futures 8 --rays 20000
@@ -29,6 +29,7 @@ from copilot4d import load_forecaster, open_dataset, presets
 from copilot4d.baselines.occupancy_4d import FutureOccupancy
 from copilot4d.datasets.windows import read_clip, window_at
 from copilot4d.depth_selection import OccupancyDepths
+from copilot4d.forecaster import sampling_of
 from copilot4d.forecasting.copilot4d import Copilot4D
 from copilot4d.geometry import BeamPattern, Clip, Rays, Sweep
 from copilot4d.tokenizer import PointBatch, Tokenizer
@@ -94,6 +95,7 @@ def measure(
 ) -> None:  # fmt: skip
     """Print the stages of a forecast with so many rays a frame."""
     rays = [some_rays(sweep, count) for sweep in clip.future]
+    used = sampling_of(forecaster, guidance=arguments.guidance, steps=arguments.sampling_steps)
     best: dict[str, float] = {}
     flop: dict[str, float] = {}
     for repeat in range(arguments.repeats + 1):  # the first compiles, warms up, and counts
@@ -112,7 +114,7 @@ def measure(
         before = clock()
         with counter or contextlib.nullcontext():
             forecaster.forecast(
-                clip.past, clip.future_poses, rays, guidance=arguments.guidance, steps=arguments.sampling_steps,
+                clip.past, clip.future_poses, rays, guidance=used.guidance, steps=used.steps,
                 futures=arguments.futures,
             )  # fmt: skip
         total = clock() - before
@@ -124,14 +126,14 @@ def measure(
     best["other"] = 2 * best["total"] - sum(best.values())
     model = arguments.model or "mini, random weights"
     print(
-        f"{model}: {len(rays)} frames, {count} rays each, K = {arguments.sampling_steps}, guidance "
-        f"{arguments.guidance:g}, {arguments.futures} futures, {arguments.threads} threads, {arguments.clock} clock, "
+        f"{model}: {len(rays)} frames, {count} rays each, K = {used.steps}, guidance "
+        f"{used.guidance:g}, {arguments.futures} futures, {arguments.threads} threads, {arguments.clock} clock, "
         f"best of {arguments.repeats}; peak {peak / 1e9:.0f} GFLOP/s"
     )
     print("| stage | seconds | share | of the peak |\n|---|---|---|---|")
     for stage, seconds in best.items():
-        used = flop.get(stage, 0.0) / max(seconds, 1e-9) / peak
-        print(f"| {stage} | {seconds:.2f} | {100 * seconds / best['total']:.0f}% | {100 * used:.0f}% |")
+        share = flop.get(stage, 0.0) / max(seconds, 1e-9) / peak
+        print(f"| {stage} | {seconds:.2f} | {100 * seconds / best['total']:.0f}% | {100 * share:.0f}% |")
 
 
 def random_model(newest: Sweep) -> Copilot4D:
@@ -159,8 +161,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--drive", default="val_000")
     parser.add_argument("--setting", default="1s", choices=["1s", "3s"])
     parser.add_argument("--rays", type=int, nargs="+", default=[20_000, 121_000])
-    parser.add_argument("--sampling-steps", type=int, default=10)
-    parser.add_argument("--guidance", type=float, default=1.0)
+    parser.add_argument("--sampling-steps", type=int, default=None, help="by default as stored with the model")
+    parser.add_argument("--guidance", type=float, default=None, help="by default as stored with the model")
     parser.add_argument("--futures", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=2)

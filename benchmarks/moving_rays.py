@@ -29,10 +29,12 @@ def main() -> None:
     parser.add_argument("--drives", nargs="*", default=[])
     parser.add_argument("--setting", default="1s", choices=["1s", "3s"])
     parser.add_argument("--every", type=int, default=40)
-    parser.add_argument("--steps", type=int, default=10, help="sampling steps per frame")
-    parser.add_argument("--top-k", type=int, default=None)
-    parser.add_argument("--schedule", default=None)
-    parser.add_argument("--guidance", type=float, default=1.0)
+    parser.add_argument(
+        "--steps", type=int, default=None, help="sampling steps per frame; by default as stored with the model"
+    )
+    parser.add_argument("--top-k", type=int, default=None, help="by default as stored with the model")
+    parser.add_argument("--schedule", default=None, help="by default as stored with the model")
+    parser.add_argument("--guidance", type=float, default=None, help="by default as stored with the model")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=None, help="a JSON file for the rows")
     options = parser.parse_args()

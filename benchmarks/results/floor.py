@@ -59,7 +59,7 @@ class TokenizerFloor(PlainForecaster):
     @torch.no_grad()
     def forecast(
         self, past: Sequence[Sweep], future_poses: FloatArray, rays: Sequence[Rays] | None = None, *,
-        guidance: float = 1.0, steps: int = 10, seed: int = 0, futures: int = 1,
+        guidance: float | None = None, steps: int | None = None, seed: int = 0, futures: int = 1,
     ) -> Forecast:  # fmt: skip
         """See `Forecaster.forecast`; the past says only which moment is meant."""
         check_forecast_input(past, future_poses, rays, futures=futures)

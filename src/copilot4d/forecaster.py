@@ -24,6 +24,7 @@ from copilot4d.geometry.se3 import FloatArray
 from copilot4d.geometry.sweep import Sweep
 
 LONGEST_STEP_M = 200.0  # between two frames: 3 s settings are 0.6 s apart
+INTERVAL_TOLERANCE = 0.1  # of an interval: a past this much quicker or slower is another rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +86,8 @@ class Forecaster(Protocol):
         future_poses: FloatArray,
         rays: Sequence[Rays] | None = None,
         *,
-        guidance: float = 1.0,
-        steps: int = 10,
+        guidance: float | None = None,
+        steps: int | None = None,
         seed: int = 0,
         futures: int = 1,
     ) -> Forecast:
@@ -95,8 +96,41 @@ class Forecaster(Protocol):
         past: sweeps, oldest first, evenly spaced, poses in one world frame.
         future_poses: (F, 4, 4) world_from_lidar in that world.
         rays: one `Rays` per future pose, in that frame's own lidar frame; None lets the model choose its points.
+        guidance, steps: None: as stored with the model (`sampling_of`).
         """
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How strongly and how finely a forecaster samples. The defaults are those of a model that stores nothing else, and
+    stand in score files for forecasters that draw nothing.
+    """
+
+    guidance: float = 1.0
+    steps: int = 10
+
+    def changed(self, *, guidance: float | None = None, steps: int | None = None) -> Sampling:
+        """The same, but for what is given."""
+        return Sampling(
+            guidance=self.guidance if guidance is None else guidance, steps=self.steps if steps is None else steps
+        )
+
+
+@runtime_checkable
+class StoresSampling(Protocol):
+    """A forecaster that has guidance and steps of its own."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """What it uses where a call leaves them open."""
+        ...
+
+
+def sampling_of(forecaster: object, *, guidance: float | None = None, steps: int | None = None) -> Sampling:
+    """The numbers that a forecast with these arguments is made with, none of them open."""
+    stored = forecaster.sampling if isinstance(forecaster, StoresSampling) else Sampling()
+    return stored.changed(guidance=guidance, steps=steps)
 
 
 class PlainForecaster:
@@ -137,8 +171,9 @@ class Imaginative(Protocol):
     """A forecaster that imagines frame by frame by itself."""
 
     def imagine(
-        self, past: Sequence[Sweep], *, guidance: float = 1.0, steps: int = 10, seed: int = 0, futures: int = 1
-    ) -> Imagination:
+        self, past: Sequence[Sweep], *, guidance: float | None = None, steps: int | None = None, seed: int = 0,
+        futures: int = 1,
+    ) -> Imagination:  # fmt: skip
         """Begin after the past (oldest first, evenly spaced)."""
         ...
 
@@ -196,6 +231,24 @@ def warn_of_empty_frames(name: str, futures: Sequence[Forecast], newest: Sweep, 
                 f"and {name} sees {region_half_m:.0f} m around it. Ask for poses nearer by",
                 Copilot4dWarning, stacklevel=3,
             )  # fmt: skip
+
+
+def warn_of_interval(name: str, past: Sequence[Sweep], known_s: Sequence[float]) -> bool:
+    """A past whose median interval is none that a model was trained on (empty: not known): say so, and whether."""
+    stamps = np.array([sweep.timestamp_ns for sweep in past], dtype=np.int64)
+    if len(stamps) < 2 or not known_s:
+        return False
+    found_s = float(np.median(np.diff(stamps))) * 1e-9
+    if any(abs(found_s - interval_s) <= INTERVAL_TOLERANCE * interval_s for interval_s in known_s):
+        return False
+    expected = " or ".join(f"{interval_s:g} s" for interval_s in known_s)
+    warnings.warn(
+        f"{name} was trained on sweeps {expected} apart, and these past sweeps are {found_s:.3g} s apart: its "
+        f"forecasts may be worse than its scores. Take sweeps {expected} apart (`resample` picks them from a log), or "
+        "train it with this interval",
+        Copilot4dWarning, stacklevel=3,
+    )  # fmt: skip
+    return True
 
 
 def future_timestamps(past: Sequence[Sweep], count: int) -> list[int]:

@@ -143,6 +143,29 @@ def test_evaluate_tells_of_several_futures(kitti, model, tmp_path, capsys):
     assert alone.metrics["chamfer_roi"] == pytest.approx(scores.metrics["chamfer_roi"], rel=1e-3)
 
 
+def test_what_is_stored_with_a_model_needs_no_flags_and_stands_in_its_scores(kitti, model, tmp_path):
+    stored = tmp_path / "stored"
+    shutil.copytree(model, stored)
+    said = json.loads((stored / "copilot4d.json").read_text())
+    chosen = {"steps": 2, "guidance": 0.5, "schedule": "few_first", "top_k": None}
+    (stored / "copilot4d.json").write_text(json.dumps(said | {"sampling": chosen}))
+
+    def scores(folder, *flags):
+        out = tmp_path / "scores.json"
+        words = ["evaluate", "--model", str(folder), "--data", str(kitti), "--setting", "1s", "--limit", "1"]
+        assert main([*words, "--roi-half", "16", "--device", "cpu", "--out", str(out), *flags]) == 0
+        return ScoreFile.read(out)
+
+    by_store = scores(stored)
+    assert chosen.items() <= by_store.options.items()
+    flags = ("--sampling-steps", "2", "--guidance", "0.5", "--schedule", "few_first", "--top-k", "0")
+    by_flags = scores(model, *flags)
+    assert by_flags.options == by_store.options
+    assert by_flags.metrics == by_store.metrics
+    fast = scores(stored, "--fast", "--top-k", "1").options
+    assert {"steps": 2, "guidance": 0.0, "schedule": "few_first", "top_k": 1}.items() <= fast.items()
+
+
 def test_scores_beyond_what_the_model_sees_are_told(kitti, model, tmp_path, capsys):
     words = [
         "evaluate",

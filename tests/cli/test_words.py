@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from copilot4d.baselines.copy_last import CopyLast
 from copilot4d.cli.complete import SCRIPTS, candidates
 from copilot4d.cli.data_words import with_data_flag
 from copilot4d.cli.main import VERBS, main, options_of
+from copilot4d.cli.model_options import sampling
 from copilot4d.cli.options import doctor, evaluate
 from copilot4d.cli.options.model_options import FAST_STEPS, ModelOptions
 from copilot4d.datasets import write_folder
+from copilot4d.forecaster import Sampling
 from tests.support.scenes import make_drive
 
 
@@ -73,12 +76,24 @@ def test_data_is_a_word_or_a_flag(options, given, read):
     assert with_data_flag(options, given) == read
 
 
-def test_fast_changes_what_was_left_at_its_default():
-    assert (ModelOptions().steps_used, ModelOptions().guidance_used) == (10, 1.0)
-    fast = ModelOptions(fast=True)
-    assert (fast.steps_used, fast.guidance_used) == (FAST_STEPS, 0.0)
-    assert ModelOptions(fast=True, sampling_steps=7, guidance=2.0).steps_used == 7
-    assert ModelOptions(fast=True, guidance=2.0).guidance_used == 2.0
+class Stores(CopyLast):
+    """A forecaster with guidance and steps of its own."""
+
+    def __init__(self, steps):
+        self.sampling = Sampling(guidance=2.0, steps=steps)
+
+
+def test_flags_come_before_fast_and_fast_before_what_is_stored():
+    def used(steps, **flags):
+        found = sampling(ModelOptions(**flags), Stores(steps))
+        return found.steps, found.guidance
+
+    assert used(6) == (6, 2.0)
+    assert used(6, sampling_steps=7, guidance=0.5) == (7, 0.5)
+    assert used(6, fast=True) == (FAST_STEPS, 0.0)
+    assert used(2, fast=True) == (2, 0.0)  # never more steps than stored
+    assert used(6, fast=True, sampling_steps=7, guidance=3.0) == (7, 3.0)
+    assert sampling(ModelOptions(), CopyLast()) == Sampling(guidance=1.0, steps=10)
 
 
 def test_mini_is_the_model_where_none_is_named():

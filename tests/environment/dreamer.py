@@ -21,8 +21,9 @@ class Dreamer(CopyLast):
         self.noise_m, self.blind = noise_m, blind  # blind: the futures that see nothing
 
     def imagine(
-        self, past: Sequence[Sweep], *, guidance: float = 1.0, steps: int = 10, seed: int = 0, futures: int = 1
-    ) -> Dream:
+        self, past: Sequence[Sweep], *, guidance: float | None = None, steps: int | None = None, seed: int = 0,
+        futures: int = 1,
+    ) -> Dream:  # fmt: skip
         return Dream(self, past, seed, futures)
 
 

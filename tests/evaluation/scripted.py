@@ -22,7 +22,7 @@ class Oracle(PlainForecaster):
         self.drive, self.lag, self.change = drive, lag, change or (lambda depths: depths)
         self.calls: list[dict[str, object]] = []
 
-    def forecast(self, past, future_poses, rays=None, *, guidance=1.0, steps=10, seed=0, futures=1):
+    def forecast(self, past, future_poses, rays=None, *, guidance=None, steps=None, seed=0, futures=1):
         self.calls.append({"past": list(past), "poses": future_poses, "rays": rays, "guidance": guidance,
                            "steps": steps, "seed": seed})  # fmt: skip
         sweeps, depths = [], []

@@ -12,6 +12,7 @@ from copilot4d.evaluation import Protocol, evaluate_dataset
 from copilot4d.evaluation.frame_score import METRICS
 from copilot4d.evaluation.runner import EMPTY_ROI, NO_FUTURE, NO_RAYS
 from copilot4d.evaluation.true_rays import true_frame
+from copilot4d.forecaster import Sampling
 from copilot4d.geometry import Clip, Drive, Sweep
 from tests.evaluation.plain_drives import plain_drive
 from tests.evaluation.scripted import Oracle
@@ -145,6 +146,16 @@ def test_options_reach_the_forecaster_and_the_file(drive):
     assert {(c["seed"], c["guidance"], c["steps"]) for c in oracle.calls} == {(4, 2.0, 3)}
     assert {"seed": 4, "guidance": 2.0, "steps": 3}.items() <= scores.options.items()
     assert scores.protocol == "4docc-roi70-every10"
+
+
+def test_what_is_left_open_is_as_stored_with_the_model_and_never_null_in_the_file(drive):
+    oracle = Oracle(drive)
+    scores = evaluate_dataset(oracle, {"toy": drive}, setting="1s", every=10)
+    assert {"guidance": 1.0, "steps": 10}.items() <= scores.options.items()  # it stores nothing
+    oracle.sampling = Sampling(guidance=0.5, steps=3)
+    scores = evaluate_dataset(oracle, {"toy": drive}, setting="1s", every=10, guidance=2.0)
+    assert (oracle.calls[-1]["guidance"], oracle.calls[-1]["steps"]) == (2.0, 3)
+    assert {"guidance": 2.0, "steps": 3}.items() <= scores.options.items()
 
 
 def test_the_forecaster_sees_the_past_only(drive):

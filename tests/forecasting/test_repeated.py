@@ -7,7 +7,7 @@ import pytest
 
 from copilot4d import load_forecaster
 from copilot4d.errors import ForecastError
-from copilot4d.forecaster import Forecast, Imaginative, PlainForecaster
+from copilot4d.forecaster import Forecast, Imaginative, PlainForecaster, Sampling
 from copilot4d.forecasting.repeated import RepeatedForecast, imagine
 from copilot4d.geometry import Rays, Sweep, se3
 
@@ -60,7 +60,7 @@ class Recorder(PlainForecaster):
     def __init__(self):
         self.asked, self.fails = [], False
 
-    def forecast(self, past, future_poses, rays=None, *, guidance=1.0, steps=10, seed=0, futures=1):
+    def forecast(self, past, future_poses, rays=None, *, guidance=None, steps=None, seed=0, futures=1):
         if self.fails:
             raise ForecastError("not now")
         self.asked.append((np.array(future_poses), guidance, steps, seed, futures))
@@ -77,6 +77,15 @@ def test_settings_reach_the_forecaster_and_poses_gather():
         world.step(pose)
     np.testing.assert_array_equal(model.asked[-1][0], poses(2, 3))
     assert model.asked[-1][1:] == (2.0, 3, 9, 4)
+
+
+def test_what_is_left_open_is_as_stored_with_the_model():
+    model = Recorder()
+    imagine(model, past()).step(poses(2)[0])
+    assert model.asked[-1][1:3] == (1.0, 10)  # it stores nothing
+    model.sampling = Sampling(guidance=0.5, steps=3)
+    imagine(model, past(), steps=4).step(poses(2)[0])
+    assert model.asked[-1][1:3] == (0.5, 4)
 
 
 def test_forks_do_not_meddle():

@@ -29,7 +29,7 @@ class Scripted(PlainForecaster):
     def forecast(self, *_, **__):
         raise AssertionError("the studio asks frame by frame")
 
-    def imagine(self, past, *, guidance=1.0, steps=10, seed=0, futures=1):
+    def imagine(self, past, *, guidance=None, steps=None, seed=0, futures=1):
         self.begun += 1
         return _Imagination(self, past, seed, futures, 0)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from copilot4d.errors import DataError, UsageError
+from copilot4d.forecaster import Sampling as Stored
 from copilot4d.geometry import Drive, se3
 from copilot4d.studio.paths import Controls
 from copilot4d.studio.plan import Plan
@@ -244,6 +245,26 @@ def test_what_a_model_cannot_do_is_told_in_its_run(tmp_path, worker):
     assert worker.wait_idle(30)
     assert run.state == "failed"
     assert "empty" in run.error
+
+
+def test_another_model_brings_its_own_sampling_but_for_what_was_changed(tmp_path, worker):
+    session = opened(tmp_path, worker)
+    session.library.forecaster("scripted").sampling = Stored(guidance=2.0, steps=3)
+    session.choose_model("copy_last")
+    assert (session.sampling.guidance, session.sampling.steps) == (1.0, 10)  # as before: it stores none
+    session.choose_sampling(guidance=2.0, steps=3)
+    session.choose_model("scripted")
+    session.choose_model("copy_last")
+    assert (session.sampling.guidance, session.sampling.steps) == (1.0, 10)
+    session.choose_sampling(guidance=0.5)
+    session.choose_model("scripted")
+    assert (session.sampling.guidance, session.sampling.steps) == (0.5, 3)
+    session.library.forecaster("scripted").sampling = Stored(guidance=0.5, steps=500)
+    session.choose_model("copy_last")
+    session.choose_sampling(guidance=1.0, steps=10)
+    with pytest.raises(UsageError, match="1 to 50 steps"):
+        session.choose_model("scripted")
+    assert (session.model, session.sampling.steps) == ("copy_last", 10)
 
 
 @pytest.mark.parametrize(

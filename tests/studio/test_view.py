@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from copilot4d.errors import UsageError
+from copilot4d.forecaster import Sampling as Stored
 from copilot4d.geometry import se3
 from copilot4d.studio.server import Studio, _connections, is_loopback
 from copilot4d.studio.view import Start
@@ -97,6 +98,24 @@ def test_a_slider_makes_a_new_forecast_on_another_way(studio):
         end = se3.relative_motion(view.session.moment.world_from_reference, view.session.run.poses[-1])
         assert end[1, 3] > 1.0, "left is positive"
         np.testing.assert_allclose(view.scene.waypoints_m()[-1], end[:2, 3], atol=2e-3)
+
+
+def test_the_sliders_follow_the_sampling_that_a_model_stores(studio):
+    studio.scripted.sampling = Stored(guidance=1.0, steps=10)
+    studio.library.forecaster("copy_last").sampling = Stored(guidance=2.5, steps=4)
+    with FakeBrowser(studio) as window:
+        ready(window)
+        window.set("model", "copy_last")
+        wait_for(lambda: window.view.session.run.model == "copy_last" and is_done(window))
+        panel = drawn(window).panel
+        wait_for(lambda: (panel.guidance.value, panel.steps.value) == (2.5, 4))
+        assert (window.view.session.run.sampling.guidance, window.view.session.run.sampling.steps) == (2.5, 4)
+        window.set("steps", 6)
+        wait_for(lambda: window.view.session.run.sampling.steps == 6 and is_done(window))
+        window.set("model", "scripted")
+        wait_for(lambda: window.view.session.run.model == "scripted" and is_done(window))
+        drawn(window)
+        assert (panel.guidance.value, panel.steps.value) == (1.0, 6)  # what the user has moved stays
 
 
 def test_presets_set_the_sliders_and_setting_them_asks_only_once(studio):
@@ -262,7 +281,14 @@ def test_drawing_never_takes_a_slider_out_of_the_hand(studio):
     with FakeBrowser(studio) as window:
         ready(window)
         view = drawn(window)
-        for widget, value in (("speed", 3.0), ("speed", 5.5), ("frame", 11), ("time", 2), ("model", "copy_last")):
+        for widget, value in (
+            ("speed", 3.0),
+            ("speed", 5.5),
+            ("frame", 11),
+            ("time", 2),
+            ("steps", 7),
+            ("model", "copy_last"),
+        ):
             handle = getattr(view.panel, widget)
             with view.lock:
                 handle._impl.value = value  # what viser's loop does before the callback has its turn

@@ -80,6 +80,8 @@ def test_clips_hold_the_frames_of_their_interval(frame, tmp_path):
     every = 1 if frame == "own" else 2
     # the first reference has 2 intervals before it, the last 2 behind it: 23 - 4 = 19, 23 - 6 = 17
     assert found == {2: [r for r in range(4, 20) if r % every == 0], 3: [r for r in range(6, 18) if r % every == 0]}
+    assert clips.intervals_s == (0.2, 0.3)  # the log has 10 sweeps a second
+    assert TokenClips.open([folder], past_frames=2, future_frames=1, intervals=[3]).intervals_s == (0.3,)
     with pytest.raises(IndexError):
         clips.clip(len(clips), 0)
     with pytest.raises(IndexError):

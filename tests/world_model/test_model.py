@@ -152,6 +152,58 @@ def test_cached_logits_equal_uncached_and_the_guidance_frame_equals_a_pass_of_it
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("changes", [{}, {"code_dim": 3, "interval_input": True}], ids=["paper", "motion"])
+def test_a_frame_that_is_all_mask_has_the_joint_passs_answer_and_its_lonely_half_is_computed_once(changes):
+    model, actions = small_model(**changes), random_actions(3, T)
+    tokens, nothing = random_tokens((3, T, 8, 8)), torch.full((3, 8, 8), 11)
+    cache = model.new_cache()
+    model.remember(tokens[:, :2], actions.frames(0, 2), cache)
+    frames = []
+    model.unet.register_forward_pre_hook(lambda _, given: frames.append(tuple(given[0].shape[:2])))
+
+    def answer(position=2):
+        cache.first_position = position - 2
+        return model.predict_features(nothing, actions.frames(2, 3), cache, guidance=True)
+
+    def expected(position=2):
+        features = model.features(
+            nothing[:, None].expand(-1, 2, -1, -1), actions.frames(2, 3).expanded(2), mask=AttentionMask.GUIDANCE,
+            positions=torch.full((2,), position), cache=cache,
+        )  # fmt: skip
+        frames.pop()
+        return features[:, 0], features[:, 1]
+
+    for position, passes in ((2, [(3, 1), (1, 1)]), (2, [(3, 1)]), (3, [(3, 1), (1, 1)]), (2, [(3, 1)])):
+        seen = answer(position)
+        assert frames == passes  # (B, T) of the network's passes; what is kept is one row for all
+        frames.clear()
+        for found, joint in zip((seen.conditional, seen.unconditional), expected(position), strict=True):
+            torch.testing.assert_close(found, joint, atol=5e-6, rtol=1e-5)
+    model.temporal_position.mul_(1.5)
+    torch.testing.assert_close(answer().unconditional, expected()[1], atol=5e-6, rtol=1e-5)
+    frames.clear()
+    nothing[0, 0, 0] = 4  # one token is known: not all rows are the same any more
+    answer()
+    assert frames == [(3, 2)]
+
+
+@torch.no_grad()
+def test_the_table_of_tokens_goes_through_its_conditioning_once():
+    model = small_model()
+    passed = []
+    model.tokens.conditioning.register_forward_hook(lambda *_: passed.append(1))
+    first = model(random_tokens((1, 2, 8, 8)), random_actions(1, 2))
+    assert torch.equal(first, model(random_tokens((1, 2, 8, 8)), random_actions(1, 2)))
+    assert len(passed) == 1
+    model.tokens.table.weight.add_(0.1)
+    assert not torch.equal(first, model(random_tokens((1, 2, 8, 8)), random_actions(1, 2)))
+    with torch.enable_grad():
+        model(random_tokens((1, 2, 8, 8)), random_actions(1, 2)).sum().backward()
+    assert len(passed) == 3
+    assert model.tokens.conditioning.enter.weight.grad.abs().sum() > 0
+
+
+@torch.no_grad()
 def test_the_joint_pass_with_the_extra_frame_is_the_papers_mask():
     """Without a cache: causal within the sequence, identity for the last frame; the cache is only a shortcut."""
     model, actions = small_model(), random_actions(1, 3)

@@ -77,6 +77,21 @@ def test_a_future_is_the_same_alone_and_among_others_and_clips_do_not_mix():
 
 
 @torch.no_grad()
+def test_futures_share_the_past_and_what_is_sampled_first():
+    model, passes = small_model(), []
+    model.unet.register_forward_pre_hook(lambda _, given: passes.append(tuple(given[0].shape[:2])))
+    run = Rollout(model, PAST, POSES[:, :2], config=SamplerConfig(steps=2), futures=4)
+    run.step(POSES[:, 2])
+    # (rows, frames): the past of two clips; all MASK with the past, then alone, one for all; both at once.
+    assert passes == [(2, 2), (8, 1), (1, 1), (8, 2)]
+    run.step(POSES[:, 3])
+    assert passes[4:] == [(8, 1), (8, 1), (1, 1), (8, 2)]  # the frame that was made, then as before
+    passes.clear()
+    Rollout(model, PAST, POSES[:, :2], config=SamplerConfig(steps=2), futures=4).step(POSES[:, 2])
+    assert passes == [(2, 2), (8, 1), (8, 2)]  # alone and all MASK is known by now
+
+
+@torch.no_grad()
 def test_guidance_of_zero_one_and_two_are_three_things_and_one_is_guided():
     model = small_model()
     results = [
@@ -106,6 +121,8 @@ def test_the_action_of_a_frame_in_a_rollout_is_that_of_training(token_frame, mon
     original = model.features
 
     def spy(tokens, actions, **options):
+        if options.get("mask") is AttentionMask.IDENTITY:  # a frame alone is given no action
+            return original(tokens, actions, **options)
         past = options["cache"].length
         count = tokens.shape[1] - options.get("mask", AttentionMask.CAUSAL).alone(tokens.shape[1])
         for i in range(count):

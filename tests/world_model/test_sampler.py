@@ -13,6 +13,7 @@ from copilot4d.world_model.reverse import (
     confidence,
     guide,
     keep_most_confident,
+    most_probable,
     pick,
     reverse_probabilities,
     sample_tokens,
@@ -101,6 +102,16 @@ def test_only_the_top_k_are_sampled_in_proportion():
     assert (sample_tokens(logits, uniform, 1) == 1).all()
     everything = torch.bincount(sample_tokens(logits, uniform, None), minlength=4) / 20_000
     torch.testing.assert_close(everything, torch.tensor([0.1, 0.4, 0.2, 0.3]), atol=2e-4, rtol=0)
+
+
+def test_the_most_probable_is_the_first_of_the_highest():
+    logits = torch.randn(3, 50, 40, generator=torch.Generator().manual_seed(2))
+    assert torch.equal(sample_tokens(logits, torch.rand(3, 50), 1), logits.topk(1, dim=-1).indices[..., 0])
+    strided = logits.transpose(1, 2)
+    assert torch.equal(most_probable(strided), strided.argmax(-1))
+    assert most_probable(torch.tensor([[1.0, 5.0, 5.0, -torch.inf]])).tolist() == [1]
+    assert most_probable(strided.bfloat16()).shape == (3, 40)
+    assert most_probable(torch.tensor([0.5, 2.0, 1.0], dtype=torch.float64, requires_grad=True)).tolist() == 1
 
 
 def test_pick_never_leaves_the_vocabulary():

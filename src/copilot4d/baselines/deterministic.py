@@ -29,7 +29,7 @@ class DeterministicForecaster(PlainForecaster, ABC):
 
     def forecast(
         self, past: Sequence[Sweep], future_poses: FloatArray, rays: Sequence[Rays] | None = None, *,
-        guidance: float = 1.0, steps: int = 10, seed: int = 0, futures: int = 1,
+        guidance: float | None = None, steps: int | None = None, seed: int = 0, futures: int = 1,
     ) -> Forecast:  # fmt: skip
         """See `Forecaster.forecast`."""
         check_forecast_input(past, future_poses, rays, futures=futures)

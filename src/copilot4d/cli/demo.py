@@ -23,7 +23,7 @@ from copilot4d.datasets import Dataset, open_dataset
 from copilot4d.datasets.folder_writer import write_folder
 from copilot4d.datasets.windows import SETTINGS, explain_missing
 from copilot4d.errors import ProtocolError, UsageError
-from copilot4d.forecaster import Forecaster
+from copilot4d.forecaster import Forecaster, sampling_of
 from copilot4d.forecasting.load import load_forecaster
 
 SHIPPED = "mini"
@@ -45,7 +45,8 @@ def run(options: Options) -> int:
     else:
         questions, source = log_questions(dataset, options.frame), str(options.data)
         _fresh_folder(options.out)
-    sampling = Sampling(seed=options.seed, guidance=options.guidance, steps=options.sampling_steps)
+    used = sampling_of(forecasters[0], guidance=options.guidance, steps=options.sampling_steps)
+    sampling = Sampling(seed=options.seed, guidance=used.guidance, steps=used.steps)
     answers: list[Answer] = []
     for forecaster in forecasters:
         answers += answer_all(questions, [forecaster], sampling, track)

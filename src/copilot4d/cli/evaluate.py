@@ -11,7 +11,7 @@ from rich.table import Table
 from copilot4d.cli.console import console, next_step, track
 from copilot4d.cli.data_options import given_flags, how_read, open_data
 from copilot4d.cli.held_output import held, terminated_as_interrupted
-from copilot4d.cli.model_options import hub_revision, load, tell_limits
+from copilot4d.cli.model_options import hub_revision, load, sampling, tell_limits
 from copilot4d.cli.options.evaluate import Options
 from copilot4d.cli.outputs import check_output_file
 from copilot4d.cli.own_returns import tell_own_returns
@@ -44,10 +44,15 @@ def run(options: Options) -> int:
     dataset = choose_drives(open_data(options.data, options), options.drives, options.split)
     dataset.prepare(track)
     if options.queries is not None:
-        sampling = {"guidance": options.guidance_used, "steps": options.steps_used, "seed": options.seed}
-        return submit(load(options), dataset, options.queries, options.out, **sampling)
+        forecaster = load(options)
+        used = sampling(options, forecaster)
+        return submit(
+            forecaster, dataset, options.queries, options.out, guidance=used.guidance, steps=used.steps,
+            seed=options.seed,
+        )  # fmt: skip
     protocol_references(dataset, options.setting, protocol)
     forecaster = load(options)
+    used = sampling(options, forecaster)
     tell_limits(forecaster, protocol.half_m)
     tell_own_returns(dataset.values())
     unfinished = options.out.with_name(f"{options.out.name}.partial")
@@ -59,8 +64,8 @@ def run(options: Options) -> int:
             protocol=protocol,
             on_bad_sweep=options.on_bad_sweep,
             seed=options.seed,
-            guidance=options.guidance_used,
-            steps=options.steps_used,
+            guidance=used.guidance,
+            steps=used.steps,
             futures=options.futures,
             data=f"{dataset.format}: {options.data}",
             resume=unfinished,

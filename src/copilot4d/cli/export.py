@@ -19,8 +19,16 @@ from copilot4d.checkpoints.load_occupancy_4d import KIND as OCCUPANCY_4D
 from copilot4d.checkpoints.load_occupancy_4d import load_occupancy_4d_network
 from copilot4d.checkpoints.load_tokenizer import load_tokenizer
 from copilot4d.checkpoints.load_world_model import load_world_model
-from copilot4d.checkpoints.model_folder import ModelCards, run_of, save_model
+from copilot4d.checkpoints.model_folder import (
+    DESCRIPTION,
+    ModelCards,
+    read_description,
+    run_of,
+    save_model,
+    stated_intervals,
+)
 from copilot4d.checkpoints.pretrained import ModelCard, Score, save_pretrained
+from copilot4d.checkpoints.stored_sampling import StoredSampling
 from copilot4d.cli.console import console, next_step
 from copilot4d.cli.options.export import Options
 from copilot4d.cli.outputs import check_output_folder
@@ -107,8 +115,23 @@ def write_model(options: Options, tokenizer_place: Path, world_model_place: Path
     )  # fmt: skip
     save_model(
         options.out, joined.tokenizer, joined.world_model, cards=cards, name=name, dtype=DTYPES[options.precision],
-        depth_parts=depth_parts,
+        depth_parts=depth_parts, sampling=sampling_to_store(options, home),
+        intervals_s=world_model.intervals_s or stated_intervals(home),
     )  # fmt: skip
+
+
+def sampling_to_store(options: Options, home: Path) -> StoredSampling | None:
+    """What the flags say; for the rest what the model folder says that is exported again; None where neither does."""
+    kept = read_description(home).sampling if (home / DESCRIPTION).is_file() else None
+    if not options.stores_sampling:
+        return kept
+    given: dict[str, Any] = {
+        "guidance": options.guidance, "steps": options.sampling_steps, "schedule": options.schedule,
+    }  # fmt: skip
+    changes = {name: value for name, value in given.items() if value is not None}
+    if options.top_k is not None:
+        changes["top_k"] = options.top_k or None
+    return replace(kept or StoredSampling(), **changes)
 
 
 def write_occupancy_4d(options: Options, place: Path) -> None:

@@ -9,7 +9,7 @@ from copilot4d.cli.console import console, next_step, track, working
 from copilot4d.cli.data_options import given_flags, how_read, open_data
 from copilot4d.cli.forecast_files import check_format, prepare_folder, write_description, write_sweeps
 from copilot4d.cli.forecast_moment import ForecastMoment, Route, choose_moment, plan_route
-from copilot4d.cli.model_options import load, tell_limits
+from copilot4d.cli.model_options import load, sampling, tell_limits
 from copilot4d.cli.options.forecast import Options
 from copilot4d.cli.outputs import check_output_file, check_output_folder
 from copilot4d.cli.own_returns import tell_own_returns
@@ -28,12 +28,13 @@ def run(options: Options) -> int:
     moment = choose_moment(dataset, options.drive, options.frame, options.setting, options.on_bad_sweep)
     route = plan_route(moment, options.setting, options.future_poses)
     forecaster = load(options)
+    used = sampling(options, forecaster)
     tell_own_returns([moment.drive])
     _say_what_is_forecast(options, moment, route)
     tell_limits(forecaster)
     with working(f"{forecaster.name} forecasts"):
         forecast = forecaster.forecast(
-            moment.past, route.world_from_lidar, guidance=options.guidance_used, steps=options.steps_used,
+            moment.past, route.world_from_lidar, guidance=used.guidance, steps=used.steps,
             seed=options.seed, futures=options.futures,
         )  # fmt: skip
     if options.out.suffix == ".mcap":
@@ -55,7 +56,7 @@ def run(options: Options) -> int:
         options.out, moment, route, forecast, paths,
         model=forecaster.name, data=str(options.data), setting=options.setting,
         options={
-            "guidance": options.guidance_used, "steps": options.steps_used, "seed": options.seed,
+            "guidance": used.guidance, "steps": used.steps, "seed": options.seed,
             "futures": options.futures, **forecaster.settings, "format": options.format,
             **how_read(options.data, options, dataset.select([moment.drive.name])),
         },

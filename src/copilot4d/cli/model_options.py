@@ -6,9 +6,9 @@ from typing import Any
 
 from copilot4d.baselines import BASELINES
 from copilot4d.cli.console import console
-from copilot4d.cli.options.model_options import ModelOptions
+from copilot4d.cli.options.model_options import FAST_STEPS, ModelOptions
 from copilot4d.errors import UsageError
-from copilot4d.forecaster import Forecaster
+from copilot4d.forecaster import Forecaster, Sampling, sampling_of
 from copilot4d.forecasting.hub import fetch, is_hub_name
 from copilot4d.forecasting.load import check_model_name, load_forecaster
 
@@ -38,8 +38,16 @@ def hub_revision(model: str) -> dict[str, Any]:
     return {"hub": {"repository": fetched.repository, "revision": fetched.revision}}
 
 
+def sampling(options: ModelOptions, forecaster: Forecaster) -> Sampling:
+    """Guidance and steps: those of the flags that were given, else as stored with the model; --fast lowers these."""
+    stored = sampling_of(forecaster)
+    if options.fast:
+        stored = Sampling(guidance=0.0, steps=min(stored.steps, FAST_STEPS))
+    return stored.changed(guidance=options.guidance, steps=options.sampling_steps)
+
+
 def load(options: ModelOptions) -> Forecaster:
-    """The model that the options name, ready to forecast."""
+    """The model that the options name, ready to forecast; it samples as they say where a call leaves that open."""
     if options.model in BASELINES:
         if options.depth is not None:
             raise UsageError(NO_DENSITIES.format(options.model))
@@ -63,8 +71,8 @@ def load(options: ModelOptions) -> Forecaster:
         forecaster = Occupancy4dForecaster(forecaster.model, name=name, depth=options.depth)
     if not isinstance(forecaster, Copilot4D):
         return forecaster
-    if options.top_k is not None and options.top_k < 0:
-        raise UsageError(f"--top-k must be at least 0, got {options.top_k}")
+    used = sampling(options, forecaster)
+    forecaster = forecaster.with_sampler(guidance=used.guidance, steps=used.steps)
     if options.schedule is not None:
         forecaster = forecaster.with_sampler(schedule=options.schedule)
     if options.top_k is not None:

@@ -6,7 +6,7 @@ from itertools import islice
 
 from copilot4d.cli.console import console, next_step
 from copilot4d.cli.data_options import open_data
-from copilot4d.cli.model_options import load, tell_limits
+from copilot4d.cli.model_options import load, sampling, tell_limits
 from copilot4d.cli.options.serve import Options
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.datasets.point_files import write_points
@@ -27,10 +27,11 @@ def run(options: Options) -> int:
     dataset = open_data(options.data, options)
     drive = dataset[options.drive or dataset.names[0]]
     forecaster = load(options)
+    used = sampling(options, forecaster)
     tell_limits(forecaster)
     live = live_forecasts(
         played(drive, speed=options.speed), forecaster, spacing_s=options.spacing, future=options.future,
-        guidance=options.guidance_used, steps=options.steps_used, seed=options.seed,
+        guidance=used.guidance, steps=used.steps, seed=options.seed,
     )  # fmt: skip
     made, spent, last = 0, 0.0, None
     for one in islice(live, options.limit):

@@ -133,7 +133,7 @@ def copy_model(home: Path, target: Path) -> None:
 def start_of(home: Path, occupancy: Occupancy4d | None) -> DepthSelector | None:
     """The selector that the model has, if it chooses among the same candidates."""
     start = depth_selector_in(home)
-    if start is None or start.config.needs_occupancy_depths != (occupancy is not None):
+    if start is None or start.config.needs_occupancy_depths != (occupancy is not None) or not start.config.needs_motion:
         return None
     return start
 

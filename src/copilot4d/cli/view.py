@@ -8,7 +8,7 @@ from time import sleep as _sleep
 
 from copilot4d.baselines import BASELINES
 from copilot4d.cli.console import console, errors_console, next_step
-from copilot4d.cli.model_options import load, tell_limits
+from copilot4d.cli.model_options import load, sampling, tell_limits
 from copilot4d.cli.options.view import AUTO, Options
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.datasets import open_dataset
@@ -34,17 +34,18 @@ def run(options: Options) -> int:
     from copilot4d.studio.server import is_loopback, serving
     from copilot4d.studio.view import Start
 
-    start = Start(
-        data=str(options.data), model=model, out=options.out, drive=options.drive, frame=options.frame,
-        sampling=Sampling(
-            guidance=options.guidance_used, steps=options.steps_used, seed=options.seed, futures=options.futures
-        ).checked(),
-        may_open=is_loopback(options.host),
-    )  # fmt: skip
+    asked = Sampling(seed=options.seed, futures=options.futures).changed(options.guidance, options.sampling_steps)
+    asked.checked()
     library = Library(
         models=(model, *shipped, *BASELINES), load=lambda name: load(replace(options, model=name))
     )  # fmt: skip
-    tell_limits(library.forecaster(model))
+    forecaster = library.forecaster(model)
+    used = sampling(options, forecaster)
+    start = Start(
+        data=str(options.data), model=model, out=options.out, drive=options.drive, frame=options.frame,
+        sampling=asked.changed(used.guidance, used.steps).checked(), may_open=is_loopback(options.host),
+    )  # fmt: skip
+    tell_limits(forecaster)
     if not start.may_open:
         _warn(options)
     with serving(start, library, host=options.host, port=options.port) as studio:

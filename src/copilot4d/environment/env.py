@@ -67,7 +67,7 @@ class WorldModelEnv(gymnasium.Env[Observation, Any]):
         held for the whole step and starts from the last pose as it is: the ego moves in its own plane.
     horizon: an episode is truncated after this number of steps.
     futures: how many are imagined along the same ego poses. The first is observed, the others tell the disagreement.
-    guidance, steps: of the sampler; baselines ignore them.
+    guidance, steps: of the sampler, by default as stored with the model; baselines ignore them.
     reward: reward(previous, action, following, info) -> number; observations are read-only there, info may be added to.
     """
 
@@ -85,8 +85,8 @@ class WorldModelEnv(gymnasium.Env[Observation, Any]):
         max_points: int = 65_536,
         bound_m: float = 500.0,
         futures: int = 1,
-        guidance: float = 1.0,
-        steps: int = 10,
+        guidance: float | None = None,
+        steps: int | None = None,
         reward: Reward = no_reward,
         render_mode: str | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from copilot4d.datasets.windows import Window, read_clip
 from copilot4d.errors import UsageError
 from copilot4d.evaluation.moving_tally import MovingTally
-from copilot4d.forecaster import Forecaster
+from copilot4d.forecaster import Forecaster, sampling_of
 from copilot4d.geometry import Drive, Rays, Sweep, inside_box, se3
 from copilot4d.geometry.rays import intersect_box
 from copilot4d.geometry.se3 import FloatArray
@@ -27,10 +27,14 @@ LEAST_RANGE_M = 0.1
 
 def moving_ray_errors(
     forecaster: Forecaster, drives: Mapping[str, SimulatedDrive], windows: Sequence[Window], *,
-    roi_half_m: float = 32.0, guidance: float = 1.0, steps: int = 10, seed: int = 0, track: Track = silent,
+    roi_half_m: float = 32.0, guidance: float | None = None, steps: int | None = None, seed: int = 0,
+    track: Track = silent,
 ) -> MovingTally:  # fmt: skip
-    """Forecast the windows; compare on the rays that truly meet something moving within the ROI of the reference."""
-    found = MovingTally()
+    """Forecast the windows; compare on the rays that truly meet something moving within the ROI of the reference.
+
+    guidance, steps: None: as stored with the model.
+    """
+    found, used = MovingTally(), sampling_of(forecaster, guidance=guidance, steps=steps)
     for window in track(windows, f"moving rays: {forecaster.name}", total=len(windows)):
         drive = drives[window.drive]
         clip = read_clip(drive, window)
@@ -39,7 +43,7 @@ def moving_ray_errors(
             continue
         poses = np.stack([drive.world_from_lidar[frame] for frame in window.future])
         made = forecaster.forecast(
-            clip.past, poses, [rays for rays, _ in asked], guidance=guidance, steps=steps, seed=seed
+            clip.past, poses, [rays for rays, _ in asked], guidance=used.guidance, steps=used.steps, seed=seed
         )  # fmt: skip
         assert made.depths is not None
         for i, (depths_m, (_, true_m)) in enumerate(zip(made.depths, asked, strict=True)):

@@ -29,7 +29,7 @@ from copilot4d.evaluation.tally import Tally
 from copilot4d.evaluation.unfinished import UnfinishedRun
 from copilot4d.evaluation.window_score import EMPTY_ROI, NO_RAYS, Sampling
 from copilot4d.evaluation.workers import Job, Workers, one_by_one, outcomes
-from copilot4d.forecaster import Forecaster
+from copilot4d.forecaster import Forecaster, sampling_of
 from copilot4d.geometry import Drive
 from copilot4d.progress import Track, silent
 
@@ -51,8 +51,8 @@ def evaluate_dataset(
     limit: int | None = None,
     on_bad_sweep: OnBadSweep = "raise",
     seed: int = 0,
-    guidance: float = 1.0,
-    steps: int = 10,
+    guidance: float | None = None,
+    steps: int | None = None,
     futures: int = 1,
     data: str = "",
     resume: Path | None = None,
@@ -64,6 +64,7 @@ def evaluate_dataset(
 
     setting: "1s" or "3s"; protocol: `Protocol()` by default; every, limit: put into the protocol where given.
     on_bad_sweep: "raise" stops at the first sweep that cannot be read, "skip" leaves out the windows that touch one.
+    guidance, steps: None: as stored with the model; the score file has the numbers that were used.
     futures: how many are forecast; scores are those of the first, `several` tells of the best, the mean and the spread.
     data: how the score file names the data; resume: a file in which the run is kept and from which the same call goes
     on after an interrupt; remove it once the result is stored. workers: score in processes side by side, with the same
@@ -73,7 +74,8 @@ def evaluate_dataset(
     if on_bad_sweep not in ("raise", "skip"):
         raise UsageError(f"`on_bad_sweep` must be raise or skip, got {on_bad_sweep!r}")
     protocol = (protocol or Protocol()).with_changes(every=every, limit=limit)
-    sampling: Sampling = {"seed": seed, "guidance": guidance, "steps": steps, "futures": futures}
+    used = sampling_of(forecaster, guidance=guidance, steps=steps)
+    sampling: Sampling = {"seed": seed, "guidance": used.guidance, "steps": used.steps, "futures": futures}
     windows = protocol_references(dataset, setting, protocol)
     scorable = [window for window in windows if window.future]
     drives = CachedDrives(dataset, capacity=_span(scorable))

@@ -18,7 +18,7 @@ from copilot4d.baselines.occupancy_4d import Occupancy4d
 from copilot4d.checkpoints.parts import check_fit
 from copilot4d.config import to_mapping
 from copilot4d.depth_selection import DepthSelector
-from copilot4d.forecaster import Forecast, check_forecast_input, warn_of_empty_frames
+from copilot4d.forecaster import Forecast, Sampling, check_forecast_input, warn_of_empty_frames, warn_of_interval
 from copilot4d.forecasting.session import ForecastSession
 from copilot4d.geometry import BeamPattern, Rays, Sweep
 from copilot4d.geometry.se3 import FloatArray
@@ -30,7 +30,8 @@ from copilot4d.world_model import SamplerConfig, WorldModel
 class Copilot4D:
     """Forecasts with a tokenizer and a world model that was trained on its tokens.
 
-    `guidance` and `steps` of a call take the place of the sampler's own. Several futures are sampled in one batch.
+    sampler: how it samples; `guidance` and `steps` of a call take the place of the sampler's own. Several futures are
+    sampled in one batch.
     """
 
     tokenizer: Tokenizer
@@ -42,6 +43,8 @@ class Copilot4D:
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
     pattern: BeamPattern | None = None  # of the sensor, where no rays are given; None: estimated from each past
     trained_on: tuple[str, ...] = ()  # the data, in words, where it is known; for `limits`
+    intervals_s: tuple[float, ...] = ()  # seconds between the frames that it was trained on; empty: not known
+    _warned: set[str] = field(default_factory=set, repr=False)  # what was said once; shared by variants of a model
 
     def __post_init__(self) -> None:
         check_fit(self.tokenizer, self.world_model, self.depth_selector, self.occupancy)
@@ -51,7 +54,7 @@ class Copilot4D:
     @torch.no_grad()
     def forecast(
         self, past: Sequence[Sweep], future_poses: FloatArray, rays: Sequence[Rays] | None = None, *,
-        guidance: float = 1.0, steps: int = 10, seed: int = 0, futures: int = 1,
+        guidance: float | None = None, steps: int | None = None, seed: int = 0, futures: int = 1,
     ) -> Forecast:  # fmt: skip
         """See `Forecaster.forecast`. On given rays every ray has a depth: the selected one, and just behind the
         region's exit where nothing stops the ray. Without rays, the sensor's beams that come back are the points.
@@ -71,15 +74,21 @@ class Copilot4D:
 
     @torch.no_grad()
     def imagine(
-        self, past: Sequence[Sweep], *, guidance: float = 1.0, steps: int = 10, seed: int = 0, futures: int = 1
-    ) -> ForecastSession:
+        self, past: Sequence[Sweep], *, guidance: float | None = None, steps: int | None = None, seed: int = 0,
+        futures: int = 1,
+    ) -> ForecastSession:  # fmt: skip
         """See `Imaginative.imagine`: frames one at a time, with their tokens and opacities."""
+        if "interval" not in self._warned and warn_of_interval(
+            self.name, past[-self.world_model.config.past_frames :], self.intervals_s
+        ):
+            self._warned.add("interval")
         # A window that slid looks like a training clip again: as much past, and room for as many frames.
         keep_frames = self.world_model.config.past_frames
+        used = self.sampling.changed(guidance=guidance, steps=steps)
         return ForecastSession(
             past, tokenizer=self.tokenizer, world_model=self.world_model, depth_selector=self.depth_selector,
             occupancy=self.occupancy, pattern=self.pattern, seed=seed, futures=futures,
-            sampler=replace(self.sampler, guidance=guidance, steps=steps, keep_frames=keep_frames),
+            sampler=replace(self.sampler, guidance=used.guidance, steps=used.steps, keep_frames=keep_frames),
         )  # fmt: skip
 
     def to(self, device: str | torch.device) -> Copilot4D:
@@ -103,6 +112,11 @@ class Copilot4D:
     def with_sampler(self, **changes: Any) -> Copilot4D:
         """The same model with other sampling, e.g. schedule="few_first", top_k=None."""
         return replace(self, sampler=replace(self.sampler, **changes))
+
+    @property
+    def sampling(self) -> Sampling:
+        """Guidance and steps where a call leaves them open: those of the sampler."""
+        return Sampling(guidance=self.sampler.guidance, steps=self.sampler.steps)
 
     @property
     def settings(self) -> dict[str, Any]:

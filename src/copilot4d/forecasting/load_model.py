@@ -14,6 +14,7 @@ from copilot4d.checkpoints.model_folder import (
     tokenizer_of_run,
 )
 from copilot4d.checkpoints.sealed_folder import sealed_part
+from copilot4d.checkpoints.stored_sampling import StoredSampling
 from copilot4d.errors import DataError, UsageError
 from copilot4d.forecasting.copilot4d import Copilot4D
 
@@ -26,7 +27,10 @@ def load_model_folder(folder: str | Path, *, depth_selection: bool = True) -> Co
         sealed_part(folder, part)
     tokenizer, world_model = load_tokenizer(folder / "tokenizer"), load_world_model(folder / "world_model")
     depth_parts = depth_parts_in(folder) if depth_selection else RENDERED_ALONE
-    return join(tokenizer, world_model, name=said.name, trained_on=said.trained_on, depth_parts=depth_parts)
+    return join(
+        tokenizer, world_model, name=said.name, trained_on=said.trained_on, depth_parts=depth_parts,
+        sampling=said.sampling, intervals_s=said.intervals_s,
+    )  # fmt: skip
 
 
 def load_run(folder: str | Path, *, tokenizer: str | Path | None = None, depth_selection: bool = True) -> Copilot4D:
@@ -44,9 +48,12 @@ def load_run(folder: str | Path, *, tokenizer: str | Path | None = None, depth_s
 
 def join(
     tokenizer: LoadedTokenizer, world_model: LoadedWorldModel, *, name: str, trained_on: Sequence[str] = (),
-    depth_parts: DepthParts = RENDERED_ALONE,
+    depth_parts: DepthParts = RENDERED_ALONE, sampling: StoredSampling | None = None, intervals_s: Sequence[float] = (),
 ) -> Copilot4D:  # fmt: skip
-    """The parts of a model; DataError where the world model was trained on another tokenizer's tokens."""
+    """The parts of a model; DataError where the world model was trained on another tokenizer's tokens.
+
+    intervals_s: seconds between the frames that it was trained on; by default those that the world model states.
+    """
     trained_with = world_model.tokenizer_sha256
     if trained_with != tokenizer.sha256:
         raise DataError(
@@ -57,4 +64,5 @@ def join(
     return Copilot4D(
         tokenizer.tokenizer, world_model.world_model, name=name, trained_on=tuple(trained_on),
         depth_selector=depth_parts.depth_selector, occupancy=depth_parts.occupancy,
+        sampler=(sampling or StoredSampling()).sampler(), intervals_s=tuple(intervals_s) or world_model.intervals_s,
     )  # fmt: skip

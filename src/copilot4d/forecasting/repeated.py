@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from copilot4d.errors import ForecastError
-from copilot4d.forecaster import Forecaster, Imagination, Imaginative, ImaginedFrame
+from copilot4d.forecaster import Forecaster, Imagination, Imaginative, ImaginedFrame, sampling_of
 from copilot4d.geometry import Rays, Sweep
 from copilot4d.geometry.se3 import FloatArray
 
@@ -16,15 +16,18 @@ def imagine(
     forecaster: Forecaster,
     past: Sequence[Sweep],
     *,
-    guidance: float = 1.0,
-    steps: int = 10,
+    guidance: float | None = None,
+    steps: int | None = None,
     seed: int = 0,
     futures: int = 1,
 ) -> Imagination:
-    """Begin to imagine with any forecaster."""
+    """Begin to imagine with any forecaster. guidance, steps: None: as stored with the model."""
+    used = sampling_of(forecaster, guidance=guidance, steps=steps)
     if isinstance(forecaster, Imaginative):
-        return forecaster.imagine(past, guidance=guidance, steps=steps, seed=seed, futures=futures)
-    return RepeatedForecast(forecaster, past, guidance=guidance, steps=steps, seed=seed, futures=futures)
+        return forecaster.imagine(past, guidance=used.guidance, steps=used.steps, seed=seed, futures=futures)
+    return RepeatedForecast(
+        forecaster, past, guidance=used.guidance, steps=used.steps, seed=seed, futures=futures
+    )  # fmt: skip
 
 
 class RepeatedForecast:

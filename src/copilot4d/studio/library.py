@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from copilot4d.datasets import Dataset, open_dataset
-from copilot4d.forecaster import Forecaster
+from copilot4d.forecaster import Forecaster, Sampling, sampling_of
 from copilot4d.forecasting.load import load_forecaster
 
 MOST_DATA_SETS = 4  # kept open; the oldest is closed for a fifth
@@ -46,6 +46,11 @@ class Library:
         with self._lock:
             loaded = self._forecasters.get(name)
             return "" if loaded is None else loaded.limits
+
+    def sampling(self, name: str) -> Sampling:
+        """Guidance and steps as stored with a model; the usual ones before it is loaded."""
+        with self._lock:
+            return sampling_of(self._forecasters.get(name))
 
     def forecaster(self, name: str) -> Forecaster:
         """A model by its name or folder; it stays loaded."""

@@ -6,6 +6,8 @@ slider out of the hand. So what came from a widget is never written to it, unles
 
 from __future__ import annotations
 
+from typing import Any
+
 from copilot4d.datasets import Dataset
 from copilot4d.progress import duration
 from copilot4d.studio.clouds import Look, clock, legend
@@ -29,6 +31,7 @@ class PanelSync:
         self._moment: StudioMoment | None = None
         self._way: PlannedWay | None = None
         self._time = 0
+        self._sampling = (panel.guidance.value, panel.steps.value)
 
     def time_was_set(self, time: int) -> None:
         """The user moved the time slider: it need not be told."""
@@ -53,6 +56,16 @@ class PanelSync:
             is_ahead = not undo and chosen not in (self._model, session.model)
             self._model = session.model
             set_options(panel.model, session.library.models, chosen if is_ahead else session.model)
+
+        self._show_sampling((session.sampling.guidance, session.sampling.steps))
+
+    def _show_sampling(self, known: tuple[float, int]) -> None:
+        """Guidance and steps: another model brings its own."""
+        widgets: tuple[Any, Any] = (self._panel.guidance, self._panel.steps)
+        for widget, value, shown in zip(widgets, known, self._sampling, strict=True):
+            if value != shown and widget.value == shown:  # no hand has moved it since
+                set_value(widget, value)
+        self._sampling = known
 
     def _show_moment(self, session: Session, moment: StudioMoment, look: Look, undo: bool) -> None:
         panel, way = self._panel, session.way

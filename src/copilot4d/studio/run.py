@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -28,6 +28,11 @@ class Sampling:
     steps: int = 10
     seed: int = 0
     futures: int = 1
+
+    def changed(self, guidance: float | None = None, steps: int | None = None) -> Sampling:
+        """The same, but for what is given."""
+        given = {"guidance": guidance, "steps": steps}
+        return replace(self, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
 
     def checked(self) -> Sampling:
         """Itself, where the studio's widgets can show it."""

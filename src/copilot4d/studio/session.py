@@ -82,11 +82,19 @@ class Session:
         self.changed()
 
     def choose_model(self, model: str) -> None:
-        """Another forecaster, by name or folder; it is loaded here, so that a wrong name is told at once."""
+        """Another forecaster, by name or folder; it is loaded here, so that a wrong name is told at once.
+
+        Guidance and steps become its own, but for what the user has changed.
+        """
         self.library.forecaster(model)
+        before, its, sampling = self.library.sampling(self.model), self.library.sampling(model), self.sampling
+        sampling = sampling.changed(
+            guidance=its.guidance if sampling.guidance == before.guidance else None,
+            steps=its.steps if sampling.steps == before.steps else None,
+        ).checked()
         self.cancel()
         with self._lock:
-            self.model = model
+            self.model, self.sampling = model, sampling
         self.changed()
 
     def choose_plan(self, plan: Plan) -> None:

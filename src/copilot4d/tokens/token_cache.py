@@ -3,6 +3,7 @@
 One safetensors file per drive, whose tensors are named `variant/name`:
 
     tokens             own: (frames, H, W); reference: (clips, T, H, W); int16
+    expected           of the same shape, where asked for: tokens of the past carried on; the vocabulary in past frames
     columns            of the same shape, where asked for: what each column holds (`copilot4d.tokens.columns`); uint8
     clip_frames        reference only: (clips, T) which frames of the drive; references, intervals (clips,)
     world_from_lidar   (frames, 4, 4) float64, of the variant
@@ -56,6 +57,7 @@ class TokenCacheConfig:
     future_frames: int = 5
     reference_every: int = 5  # frames of the log from one clip's reference to the next one's
     gathered_past: bool = False  # a clip's oldest frame is of all its past sweeps gathered
+    expected: bool = False  # whether tokens of the past carried on (`copilot4d.motion`) are cached, too
     columns: bool = False  # whether what each column holds is cached, too
     variants: int = 1
     augmentation: AugmentationConfig
@@ -69,6 +71,8 @@ class TokenCacheConfig:
                 raise UsageError(f"`{name}` must be at least 1, got {getattr(self, name)}")
         if self.gathered_past and self.token_frame != "reference":
             raise UsageError("`gathered_past` needs `token_frame` reference: sweeps are gathered in one frame")
+        if self.expected and self.token_frame != "reference":
+            raise UsageError("`expected` needs `token_frame` reference: what is expected depends on where a clip ends")
         if not self.intervals:
             raise UsageError("`intervals` needs at least one interval, such as 0.2s")
 
@@ -91,6 +95,8 @@ class TokenCacheConfig:
             del stated["gathered_past"]  # caches from before it could be asked for say the same
         if not self.columns:
             del stated["columns"]
+        if not self.expected:
+            del stated["expected"]
         if self.token_frame == "own":
             stated = {name: value for name, value in stated.items() if name not in ONLY_CLIPS}
         return json.dumps({"drive": drive.name, "data": drive_fingerprint(drive), **stated}, sort_keys=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from copilot4d.tokens.clip_index import ClipIndex, DriveClips, clip_index
 from copilot4d.tokens.token_cache import CachedDrive, TokenCache, open_token_cache
 from copilot4d.world_model.actions import TokenFrame
 
+INTERVALS_FROM = 512  # clips
 MUST_AGREE = ("tokenizer_sha256", "token_frame", "gathered_past", "vocabulary", "token_shape")
 
 
@@ -37,6 +39,7 @@ class TokenClip:
     reference: int  # frame of the drive
     interval: int  # log frames between two frames of the clip
     interval_s: float = 0.0  # the same in seconds; 0: not known
+    expected: Tensor | None = None  # (T, H, W) int64: tokens of the past carried on, MASK in past frames
     columns: Tensor | None = None  # (T, H, W) uint8: what each column holds (`tokens.columns`), where that is cached
 
 
@@ -50,6 +53,7 @@ class TokenClips:
     vocabulary: int
     token_shape: tuple[int, int]
     tokenizer_sha256: str
+    has_expected: bool  # whether every cache has the tokens of the past carried on
     has_columns: bool  # whether every cache knows what columns hold
     variants: int  # of the folder that has most; one with fewer repeats its own
     fingerprint: str  # changes when the tokens or the selection do
@@ -59,6 +63,7 @@ class TokenClips:
         self.token_frame, self.vocabulary = config.token_frame, config.vocabulary
         self.gathered_past = config.gathered_past
         self.token_shape, self.tokenizer_sha256 = config.token_shape, config.tokenizer_sha256
+        self.has_expected = all(cache.config.expected for cache in caches)
         self.has_columns = all(cache.config.columns for cache in caches)
         self.variants = max(cache.config.variants for cache in caches)
         self.past_frames = past_frames
@@ -138,6 +143,7 @@ class TokenClips:
 
             tokens = maps("tokens")
             columns = maps("columns") if self.has_columns else None
+            expected = maps("expected").long() if self.has_expected else None
             poses = file.get_slice(f"{variant}/world_from_lidar")[first : last + 1].numpy()
             times_ns = file.get_slice(f"{variant}/timestamps_ns")[first : last + 1].numpy()
         return TokenClip(
@@ -149,7 +155,21 @@ class TokenClips:
             interval=part.interval,
             interval_s=float(times_ns[-1] - times_ns[0]) * 1e-9 / (len(frames) - 1) if len(frames) > 1 else 0.0,
             columns=columns,
+            expected=expected,
         )
+
+    @cached_property
+    def intervals_s(self) -> tuple[float, ...]:
+        """The seconds between two frames of its clips, shortest first; those within 5% of each other count as one.
+
+        Of INTERVALS_FROM clips, evenly spread: with many drives not every one is read.
+        """
+        chosen = np.unique(np.linspace(0, len(self) - 1, min(INTERVALS_FROM, len(self))).round().astype(int))
+        kept: list[float] = []
+        for interval_s in sorted(float(f"{self.clip(int(i), 0).interval_s:.3g}") for i in chosen):
+            if interval_s > 0 and (not kept or interval_s > 1.05 * kept[-1]):
+                kept.append(interval_s)
+        return tuple(kept)
 
 
 def _check_agreement(caches: Sequence[TokenCache]) -> None:

@@ -24,6 +24,9 @@ from copilot4d.training.settings import TrainingConfig
 from copilot4d.training.state import load_model
 from copilot4d.training.task import TrainingTask
 
+# Conventions that follow from the data, which must be the same anyway: checkpoints from before them do not state them.
+FOLLOW_FROM_DATA = ("intervals_s",)
+
 
 def build_model(task: TrainingTask, config: TrainingConfig, world: World) -> nn.Module:
     """Fresh weights that depend on the seed alone, the same on all ranks."""
@@ -92,6 +95,8 @@ def check_same_content(content: Mapping[str, Any], where: str, identity: RunIden
     mine, other = identity.content(), dict(content)
     if isinstance(stated := other.get("config"), Mapping):
         other["config"] = completed(stated, identity.defaults)
+    if isinstance(stated := other.get("conventions"), Mapping):
+        other["conventions"] = {k: v for k, v in mine["conventions"].items() if k in FOLLOW_FROM_DATA} | {**stated}
     keys = ("task", "config", "data_fingerprint", "conventions")
     changed = differences({k: other.get(k) for k in keys}, {k: mine[k] for k in keys})
     if changed:

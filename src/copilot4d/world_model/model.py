@@ -12,13 +12,15 @@ from typing import cast, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from copilot4d.errors import UsageError, check_range
 from copilot4d.layers.init import init_fan_in
+from copilot4d.layers.kept import KeptResults
 from copilot4d.layers.position import PositionKind, SpatialPosition
 from copilot4d.layers.temporal import AttentionMask
 from copilot4d.world_model.actions import ActionInput, Actions, TokenFrame
-from copilot4d.world_model.embedding import ActionEmbedding, CodeMotion, TokenEmbedding
+from copilot4d.world_model.embedding import ActionEmbedding, CodeMotion, ExpectedTokens, TokenEmbedding
 from copilot4d.world_model.objectives import DiffusionConfig
 from copilot4d.world_model.unet import SpatioTemporalUNet, UNetCache, UNetConfig
 
@@ -39,6 +41,8 @@ class WorldModelConfig:
     interval_input: bool = False  # whether the time between frames is an input
     code_dim: int = 0  # dimensions of the tokenizer's code vectors that are an input, too; 0: tokens are names alone
     code_frames: int = 3  # the frame itself and those before it whose code vectors are
+    # Whether the tokens that the past, carried on, would give are an input (`copilot4d.motion`); needs code_dim.
+    expected_input: bool = False
     # The share of updates with fewer past sweeps, down to one. Frames of such models are counted from the reference.
     short_pasts: float = 0.0
     unet: UNetConfig = field(default_factory=UNetConfig)
@@ -69,6 +73,8 @@ class WorldModelConfig:
             raise UsageError(f"world_model.actions is one of {', '.join(get_args(ActionInput))}, got {self.actions!r}")
         check_range("world_model.code_dim", self.code_dim, 0, 4096)
         check_range("world_model.code_frames", self.code_frames, 1, 256)
+        if self.expected_input and not self.code_dim:
+            raise UsageError("world_model.expected_input reads code vectors: set world_model.code_dim, 24 say")
         if not 0 <= self.short_pasts <= 1:
             raise UsageError(f"world_model.short_pasts must lie in [0, 1], got {self.short_pasts}")
         self.unet.sizes(self.tokens)
@@ -106,15 +112,23 @@ class WorldModel(nn.Module):
         self.motion = (
             CodeMotion(config.vocabulary, config.code_dim, config.code_frames, dim) if config.code_dim else None
         )
+        self.expected = ExpectedTokens(config.vocabulary, config.code_dim, dim) if config.expected_input else None
         self.spatial_position = SpatialPosition(config.tokens, dim, config.spatial_position)
         self.temporal_position = nn.Parameter(torch.randn(config.frames, dim) * (3 * dim) ** -0.5)
         self.unet = SpatioTemporalUNet(config.unet, config.tokens)
         self.norm = nn.LayerNorm(dim)
+        self._kept = KeptResults()
         init_fan_in(self)
         self.unet.scale_residuals()
-        if self.motion is not None:  # it begins as nothing, so that other weights may be continued with it
-            nn.init.zeros_(self.motion.leave.weight)
-            nn.init.zeros_(cast(Tensor, self.motion.leave.bias))
+        for part in (
+            self.motion,
+            self.expected,
+        ):  # it begins as nothing, so that other weights may be continued with it
+            if part is not None:
+                nn.init.zeros_(part.leave.weight)
+                nn.init.zeros_(cast(Tensor, part.leave.bias))
+        if self.expected is not None:
+            nn.init.zeros_(self.expected.name.weight)
 
     @property
     def device(self) -> torch.device:
@@ -152,7 +166,10 @@ class WorldModel(nn.Module):
         known = actions.known.clone()
         known[:, frames - alone :] = False
         conditions = self.actions(actions.with_known(known))
-        x = self.spatial_position(self.tokens(tokens))
+        rows = self.tokens.rows()
+        x = self.spatial_position(functional.embedding(tokens, rows))
+        if self.expected is not None:
+            x = x + self.expected.of(self._expected(actions, known, tokens), rows)
         if self.motion is not None:
             x = x + self.motion(tokens, self._frames_before(tokens, positions, cache), mask=mask)
         x = x + self.temporal_position[positions][:, None, None]
@@ -165,6 +182,12 @@ class WorldModel(nn.Module):
     def logits(self, features: Tensor) -> Tensor:
         """(..., C) -> (..., V)."""
         return self.tokens.logits(features)
+
+    def _expected(self, actions: Actions, known: Tensor, tokens: Tensor) -> Tensor:
+        """(B, T, H, W) expected tokens; MASK where there are none, and in frames without an action."""
+        if actions.expected is None:
+            return torch.full_like(tokens, self.config.mask_token)
+        return torch.where(known[..., None, None], actions.expected, self.config.mask_token)
 
     def _frames_before(self, tokens: Tensor, positions: Tensor, cache: UNetCache | None) -> Tensor:
         """All frames up to the last of `tokens`, from code_frames - 1 before the first on; MASK where there is none."""
@@ -189,8 +212,9 @@ class WorldModel(nn.Module):
 
     def set_code_vectors(self, codes: Tensor) -> None:
         """The tokenizer's code vectors (V, D); nothing happens where the model does not read them."""
-        if self.motion is not None:
-            self.motion.set_vectors(codes)
+        for part in (self.motion, self.expected):
+            if part is not None:
+                part.set_vectors(codes)
 
     def adapted(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Weights of a world model without some of these inputs, completed by this one's own first weights.
@@ -201,7 +225,7 @@ class WorldModel(nn.Module):
         if self.source_rows is not None and table is not None:
             tensors = {**tensors, "tokens.table.weight": torch.cat([table[self.source_rows], table[-1:]])}
         mine = {name: tensor.detach() for name, tensor in self.state_dict().items()}
-        inputs = ("motion.", "actions.")
+        inputs = ("motion.", "expected.", "actions.")
         return {
             name: tensors[name] if name in tensors and not _differs(tensors[name], value, name, inputs) else value
             for name, value in mine.items()
@@ -231,11 +255,15 @@ class WorldModel(nn.Module):
     @torch.no_grad()
     def predict_features(self, tokens: Tensor, actions: Actions, cache: UNetCache, *, guidance: bool) -> Prediction:
         """`predict` before the logits, which are linear in what this gives: guidance may be done here for less."""
-        frame = tokens[:, None]
+        frame, position = tokens[:, None], cache.first_position + cache.length
         if not guidance:
             return Prediction(self.features(frame, actions, cache=cache)[:, 0], None)
+        # To look at tokens would make a GPU wait.
+        if tokens.device.type == "cpu" and bool((tokens == self.config.mask_token).all()):
+            conditional = self.features(frame, actions, cache=cache)[:, 0]
+            return Prediction(conditional, self._features_of_nothing(position).expand_as(conditional))
         both = actions.expanded(2)
-        positions = torch.full((2,), cache.first_position + cache.length)
+        positions = torch.full((2,), position)
         features = self.features(
             frame.expand(-1, 2, -1, -1), both, mask=AttentionMask.GUIDANCE, positions=positions, cache=cache
         )
@@ -244,11 +272,18 @@ class WorldModel(nn.Module):
     @torch.no_grad()
     def predict_alone(self, tokens: Tensor, position: int = 0) -> Tensor:
         """(B, H, W) tokens -> (B, H, W, V) unconditional logits of a frame at a position of the clip."""
+        return self.logits(self._features_alone(tokens, position))
+
+    def _features_alone(self, tokens: Tensor, position: int) -> Tensor:
+        """(B, H, W) tokens -> (B, H, W, C) of a frame that knows no past and no action."""
         nothing = Actions.null(tokens.shape[0], 1, tokens.device)
         positions = torch.full((1,), position)
-        return self.logits(
-            self.features(tokens[:, None], nothing, mask=AttentionMask.IDENTITY, positions=positions)[:, 0]
-        )
+        return self.features(tokens[:, None], nothing, mask=AttentionMask.IDENTITY, positions=positions)[:, 0]
+
+    def _features_of_nothing(self, position: int) -> Tensor:
+        """(1, H, W, C) of a frame that is all MASK, too: every frame is sampled from it, so it is computed once."""
+        blank = torch.full((1, *self.config.tokens), self.config.mask_token, device=self.device)
+        return self._kept.get(position, self, lambda: self._features_alone(blank, position))
 
     def _check(self, tokens: Tensor, actions: Actions) -> None:
         if tokens.ndim != 4 or tuple(tokens.shape[2:]) != self.config.tokens:

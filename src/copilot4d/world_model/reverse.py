@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,8 +21,17 @@ def guide(conditional: Tensor, unconditional: Tensor, guidance: float) -> Tensor
 
 def sample_tokens(logits: Tensor, uniform: Tensor, top_k: int | None) -> Tensor:
     """(..., V) logits and (...,) numbers in [0, 1) -> (...,) tokens drawn from the top_k most probable (None: all)."""
+    if top_k == 1:
+        return most_probable(logits)
     values, tokens = logits.topk(min(top_k or logits.shape[-1], logits.shape[-1]), dim=-1)
     return tokens.gather(-1, pick(values.softmax(-1), uniform)[..., None])[..., 0]
+
+
+def most_probable(logits: Tensor) -> Tensor:
+    """(..., V) logits -> (...,) the highest, the first of equal ones. On CPUs numpy finds it several times faster."""
+    if logits.device.type != "cpu" or logits.dtype not in (torch.float32, torch.float64):
+        return logits.argmax(-1)
+    return torch.from_numpy(np.asarray(logits.detach().numpy().argmax(-1)))
 
 
 def pick(probabilities: Tensor, uniform: Tensor) -> Tensor:

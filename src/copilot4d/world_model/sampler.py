@@ -100,9 +100,12 @@ def denoise(
             sampled = sample_tokens(logits, for_token, config.top_k)  # line 3
             if config.reverse == "frozen":
                 sampled = torch.where(x == vocabulary, sampled, x)  # decoded tokens are frozen
-            level = confidence(logits, sampled, for_gumbel, k / config.steps)  # line 4
             count = decoded_tokens(k, config.steps, tokens, config.schedule)  # line 6
-            x = keep_most_confident(x, sampled, level, count, vocabulary)  # lines 5, 7
+            if count < tokens:
+                level = confidence(logits, sampled, for_gumbel, k / config.steps)  # line 4
+                x = keep_most_confident(x, sampled, level, count, vocabulary)  # lines 5, 7
+            else:  # where all are kept, the least confident is, too
+                x = sampled
         yield x  # after k = 0: line 9
 
 

@@ -51,8 +51,8 @@ class RangeViewForecaster(PlainForecaster):
         future_poses: FloatArray,
         rays: Sequence[Rays] | None = None,
         *,
-        guidance: float = 1.0,
-        steps: int = 10,
+        guidance: float | None = None,
+        steps: int | None = None,
         seed: int = 0,
         futures: int = 1,
     ) -> Forecast:

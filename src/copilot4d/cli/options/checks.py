@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +15,16 @@ def check_data(paths: Iterable[Path]) -> None:
 
     for path in paths:
         check_recognised(path)
+
+
+def check_sampling(*, steps: int | None, guidance: float | None, top_k: int | None) -> None:
+    """UsageError for flags of the sampler that cannot be; None: not given."""
+    if steps is not None and steps < 1:
+        raise UsageError(f"--sampling-steps must be at least 1, got {steps}")
+    if guidance is not None and not math.isfinite(guidance):
+        raise UsageError(f"--guidance must be a finite number, got {guidance}")
+    if top_k is not None and top_k < 0:
+        raise UsageError(f"--top-k must be at least 0, got {top_k}")
 
 
 def check_folders(**folders: Path | None) -> None:

@@ -16,4 +16,5 @@ class DataOptions:
     pose_topic: str | None = None
     """Of a bag or MCAP file: the topic of the poses, or the word tf."""
     deskew: bool | None = None
-    """Of a bag or MCAP file: move points to one instant by their times. By default where they have times."""
+    """Move the points of a sweep to one instant by their times. Bags and MCAP files: by default where points have
+    times. Own data: where copilot4d.yaml says so."""

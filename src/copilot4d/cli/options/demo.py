@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from copilot4d.cli.options.checks import check_sampling
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -33,7 +35,11 @@ class Options:
     """Which of the 20 simulated test streets."""
     seed: int = 0
     """Of the model's random draws: another seed is another future. Baselines draw none."""
-    guidance: float = 1.0
-    """Strength of classifier-free guidance; baselines ignore it."""
-    sampling_steps: int = 10
-    """Steps of the sampler per frame; baselines ignore it."""
+    guidance: float | None = None
+    """Strength of classifier-free guidance. By default as stored with the model; baselines ignore it."""
+    sampling_steps: int | None = None
+    """Steps of the sampler per frame. By default as stored with the model; baselines ignore it."""
+
+    def check(self) -> None:
+        """What can be told before torch is loaded."""
+        check_sampling(steps=self.sampling_steps, guidance=self.guidance, top_k=None)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from copilot4d.cli.options.checks import check_folders
+from copilot4d.cli.options.checks import check_folders, check_sampling
+from copilot4d.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +46,30 @@ class Options:
     """Of the weights."""
     precision: Literal["fp32", "fp16"] = "fp32"
     """Of the weights in the files. fp16 halves them; some tokens then differ from those of the training."""
+    guidance: float | None = None
+    """Store with the model how it is sampled by default: the strength of classifier-free guidance. What no flag names
+    is kept where a model folder is exported again, and else 1 for guidance, 10 steps, paper, and 3 for top-k."""
+    sampling_steps: int | None = None
+    """The same: steps of the sampler per frame."""
+    schedule: Literal["paper", "few_first"] | None = None
+    """The same: how many tokens each step decides."""
+    top_k: int | None = None
+    """The same: sample from the k most likely tokens (0: all)."""
     push: str | None = None
     """Also upload the folder to the Hugging Face hub: hf:user/name (pip install 'copilot4d[hub]')."""
 
+    @property
+    def stores_sampling(self) -> bool:
+        """Whether a flag says how the model is sampled."""
+        given = (self.guidance, self.sampling_steps, self.schedule, self.top_k)
+        return any(value is not None for value in given)
+
     def check(self) -> None:
         """What can be told before torch is loaded."""
+        check_sampling(steps=self.sampling_steps, guidance=self.guidance, top_k=self.top_k)
+        if self.stores_sampling and self.world_model is None:
+            raise UsageError(
+                "--guidance, --sampling-steps, --schedule and --top-k are stored with a whole model: add --tokenizer "
+                "and --world-model, or leave them out"
+            )
         check_folders(tokenizer=self.tokenizer, world_model=self.world_model, occupancy_4d=self.occupancy_4d)

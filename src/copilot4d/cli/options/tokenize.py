@@ -51,6 +51,9 @@ class Options:
     columns: bool = True
     """Also find, without labels, what each column holds (nothing, ground, structure, something moving). Training can
     then give what moves more weight, and scores are split by class."""
+    expected: bool = False
+    """Also make the tokens that each future frame would have if what moves went on with constant velocity, found in the
+    past sweeps without labels: the input of a world model with expected_input. Needs --token-frame reference."""
     variants: int = 1
     """Versions of each drive: as it is, and mirrored and turned."""
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)

@@ -38,13 +38,13 @@ class Options:
     one, is kept for the score."""
     rays_per_frame: int = 6000
     """Rays of each forecast frame to train on."""
-    sampling_steps: int = 10
-    """Of the forecasts."""
+    sampling_steps: int | None = None
+    """Of the forecasts. By default as stored with the model."""
     occupancy: str | None = None
     """An occupancy network whose depths can be chosen, too: a run of train occupancy-4d, its folder, or occupancy_4d
     for the one that comes with the package. By default the one that the model has, if any."""
     top_k: int | None = None
-    """Sample from the k most likely tokens (0: all). By default the model's own."""
+    """Sample from the k most likely tokens (0: all). By default as stored with the model."""
     updates: int = 4000
     """Updates of the selector."""
     seed: int = 0

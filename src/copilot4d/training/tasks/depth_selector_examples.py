@@ -22,6 +22,7 @@ from copilot4d.evaluation.true_rays import true_frame
 from copilot4d.forecasting.copilot4d import Copilot4D
 from copilot4d.geometry import Clip, Drive, Rays, se3
 from copilot4d.geometry.se3 import FloatArray
+from copilot4d.motion import extrapolate
 from copilot4d.progress import Track, silent
 from copilot4d.training.tasks.depth_selector import Examples, examples
 
@@ -48,7 +49,7 @@ def moments(drives: Mapping[str, Drive], setting: str, count: int) -> list[Windo
 @torch.no_grad()
 def forecast_examples(
     forecaster: Copilot4D, drives: Mapping[str, Drive], windows: Sequence[Window], *, rays_per_frame: int,
-    steps: int = 10, seed: int = 0, track: Track = silent,
+    steps: int | None = None, seed: int = 0, track: Track = silent,
 ) -> list[Examples]:  # fmt: skip
     """Rays of the forecasts of these windows, frame by frame, with what each candidate would have cost; occupancy
     depths among them where the forecaster has one.
@@ -62,12 +63,12 @@ def forecast_examples(
 
 
 def clip_examples(
-    forecaster: Copilot4D, clip: Clip, rays_per_frame: int, steps: int, seed: int, rng: np.random.Generator
+    forecaster: Copilot4D, clip: Clip, rays_per_frame: int, steps: int | None, seed: int, rng: np.random.Generator
 ) -> list[Examples]:
     """Of each future frame of one clip."""
     protocol = Protocol(roi_half_m=forecaster.region_half_m)
     session = forecaster.imagine(clip.past, steps=steps, seed=seed)
-    measured = MeasuredPast.of(clip.past)
+    measured = MeasuredPast.of(clip.past, extrapolate(clip.past))
     parts = []
     for i, (pose, sweep) in enumerate(zip(clip.future_poses, clip.future, strict=True)):
         frame = true_frame(clip, i, protocol)
