@@ -1,8 +1,9 @@
-"""Checkpoints at a URL: copied manifest last, fetched by a machine that has none, refused where they are another run's."""
+"""Checkpoints at a URL: copied manifest last, fetched where there are none, refused where they are another run's."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import fsspec
@@ -12,6 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from copilot4d.checkpoints.checkpoint import CheckpointStore, open_checkpoint
 from copilot4d.checkpoints.remote_checkpoints import RemoteCheckpoints
+from copilot4d.checkpoints.sealed_folder import seal
 from copilot4d.errors import DataError, TrainingError, UsageError
 from copilot4d.training import train
 from tests.training.toy import Heard, ToyTask, toy_config
@@ -30,8 +32,7 @@ def url(request, tmp_path):
 
 
 def config_of(run: Path, url: str | None, **changes):
-    options = {"save_every": 2, "workers": 0, "keep_last": 2, "tensorboard": False, "evaluate_every": None}
-    return toy_config(run, steps=STEPS, checkpoints_to=url, **(options | changes))
+    return toy_config(run, checkpoints_to=url, **({"save_every": 2, "keep_last": 2, "max_steps": STEPS} | changes))
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -79,7 +80,7 @@ def test_the_manifest_is_written_last_and_deleted_first(tmp_path, monkeypatch):
         assert of_step[-1].endswith("manifest.json")
         assert len(of_step) > 3
     gone = [path for what, path in order if what == "rm"]
-    assert [path.split("/")[-2:] for path in gone][0] == ["step_000000002", "manifest.json"]
+    assert gone[0].split("/")[-2:] == ["step_000000002", "manifest.json"]
     fsspec.filesystem("memory").store.clear()
 
 
@@ -113,8 +114,6 @@ def test_the_best_checkpoint_comes_along(url, tmp_path):
     for step, score in ((3, 0.5), (4, 0.25), (5, None)):  # as scorings would have left them
         files, root = fsspec.core.url_to_fs(url)
         state = json.loads((source / "state.json").read_text()) | {"step": step, "score": score}
-        from copilot4d.checkpoints.sealed_folder import seal
-
         folder = tmp_path / "made" / str(step)
         folder.mkdir(parents=True)
         for name in ("model.safetensors", "optimizer.safetensors"):
@@ -171,8 +170,6 @@ def test_a_store_that_fails_does_not_end_the_training_and_is_told_at_the_end(tmp
     ],
 )
 def test_addresses_that_cannot_be_are_refused_before_training(url, match, tmp_path, monkeypatch):
-    import sys
-
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(UsageError, match=match):
         train(ToyTask(), config_of(tmp_path / "run", url), Heard())
