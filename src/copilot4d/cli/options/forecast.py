@@ -25,6 +25,8 @@ class Options(DataOptions, ModelOptions):
     recognised. Also as the first word: copilot4d forecast DATA ..."""
     out: Path
     """The folder to write into; or a file x.mcap that opens in Foxglove (pip install 'copilot4d[foxglove]')."""
+    rerun: Path | None = None
+    """Also write a file x.rrd that opens in Rerun (pip install 'copilot4d[rerun]', Python 3.11 or newer)."""
     drive: str | None = None
     """Which drive. By default the first that has a complete moment."""
     frame: int | None = None
