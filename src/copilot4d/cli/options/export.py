@@ -11,7 +11,7 @@ from copilot4d.cli.options.checks import check_folders
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Put a trained tokenizer and its world model into one folder that can be shared and forecast with. Example:
+    """Write a trained tokenizer and its world model into one model folder, to share it or to forecast with it. Example:
 
         copilot4d export --tokenizer runs/tokenizer --world-model runs/world --out models/mine --trained-on "my logs"
 
@@ -19,8 +19,8 @@ class Options:
 
         copilot4d export --occupancy-4d runs/occupancy --out models/occupancy
 
-    The best checkpoints are taken, with averaged weights where there are, and the depth selector that lies in the world
-    model's run, with its occupancy network. What only training needs stays behind.
+    It takes the best checkpoints, averaged weights if there are any, and the depth selector of the world model's run,
+    with its occupancy network. Data that only training needs is left out.
     """
 
     out: Path
@@ -30,24 +30,24 @@ class Options:
     world_model: Path | None = None
     """The world model's run, checkpoint or folder; it must have been trained on that tokenizer's tokens."""
     occupancy_4d: Path | None = None
-    """Instead of these two: the run, checkpoint or folder of the baseline 4D-Occ."""
+    """Instead of these two: the run, checkpoint or folder of a 4D-Occ baseline."""
     name: str | None = None
-    """What scores and pictures call the model; by default the folder's name."""
+    """The model's name in scores and pictures. By default the folder's name."""
     title: str | None = None
-    """The heading of its model cards; by default the name."""
+    """The heading of its model cards. By default the name."""
     trained_on: tuple[str, ...] = ()
-    """The data, in words, for the model cards."""
+    """The training data, in words, for the model cards."""
     command: tuple[str, ...] = ()
     """The commands that trained it, for the model cards."""
     hardware: str = ""
-    """What it was trained on, for the model cards; by default this machine."""
+    """The hardware of the training, for the model cards. By default this machine."""
     license: str = "apache-2.0"
-    """Of the weights."""
+    """The licence of the weights."""
     precision: Literal["fp32", "fp16"] = "fp32"
-    """Of the weights in the files. fp16 halves them; some tokens then differ from those of the training."""
+    """Precision of the weights in the files. fp16 halves the size; a few tokens then differ."""
     push: str | None = None
     """Also upload the folder to the Hugging Face hub: hf:user/name (pip install 'copilot4d[hub]')."""
 
     def check(self) -> None:
-        """What can be told before torch is loaded."""
+        """Checks that need no torch."""
         check_folders(tokenizer=self.tokenizer, world_model=self.world_model, occupancy_4d=self.occupancy_4d)
