@@ -51,7 +51,7 @@ KNOW_DATA_SETS = {
     "evaluation.moving_rays",
     "evaluation.workers",
 }  # the rest of evaluation sees points only
-FREE = {"cli", "__init__"}  # the top: may import everything
+FREE = {"cli", "__init__", "__main__"}  # the top: may import everything
 
 
 def imports_of(file: Path) -> set[str]:
