@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -132,6 +133,19 @@ def test_an_update_on_many_ranks_by_hand(costs):
     assert sharded.update_s == 12.0 + (9.0 - 8.0)
     slow = replace(cluster, loader_s=7.0, workers=1)
     assert costs.rank_cost(cost, 16, 4, "ddp", slow).update_s == 28.0, "the loader is slower than everything"
+
+
+@pytest.mark.slow
+def test_real_ranks_stand_beside_the_model():
+    """benchmarks/ranks.py: two gloo processes make updates, and the model says what they send."""
+    words = [sys.executable, "benchmarks/ranks.py", "--ranks", "1", "2", "--parallel", "ddp", "--batch", "2",
+             "--updates", "1"]  # fmt: skip
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr
+    told = re.search(r"2 ranks, ddp .*sent +([\d.]+) MB a rank \(model +([\d.]+)\)", done.stdout)
+    parameters = float(re.search(r"tiny: ([\d.]+) M parameters", done.stdout)[1])
+    assert float(told[2]) == pytest.approx(2 * 1 / 2 * 4 * parameters, abs=0.03)
+    assert float(told[1]) > 0.8 * float(told[2]), "more where other programs use the loopback device, too"
 
 
 @pytest.mark.parametrize("ranks", [8, 64, 512])

@@ -11,13 +11,15 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from copilot4d.checkpoints.checkpoint import STEP_FOLDER, CheckpointStore, RunIdentity, Tensors, open_checkpoint
 from copilot4d.checkpoints.sealed_folder import MANIFEST, DamagedError, new_folder
 from copilot4d.errors import DataError, TrainingError, UsageError
 
+Answer = TypeVar("Answer")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://.+", re.IGNORECASE)
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*", re.IGNORECASE)
 
@@ -41,9 +43,12 @@ class RemoteCheckpoints:
         own = store.steps()
         newer = [step for step in self.steps() if step > max(own, default=0)]
         newest = next((step for step in reversed(newer) if self._fetched(store, step)), None)
-        best = None if own or newest is None else self._told(lambda: self._best([s for s in newer if s < newest]))
-        if best is not None and best[0] < self._told(lambda: self._score(newest)):
-            self._fetched(store, best[1])
+        if own or newest is None:
+            return
+        scored = [(self._told(partial(self._score, step)), step) for step in newer if step <= newest]
+        best = min(scored, key=lambda found: (found[0], -found[1]))[1]  # of equal scores the newest
+        if best != newest:
+            self._fetched(store, best)
 
     def content(self, step: int) -> dict[str, Any]:
         """What the manifest of a step says of its run."""
@@ -85,7 +90,7 @@ class RemoteCheckpoints:
             with new_folder(store.path(step)) as folder:
                 for name in self._told(lambda: self._names(self._path(step))):
                     if Path(name).name == name:
-                        self._told(lambda name=name: self._files.get_file(self._path(step, name), str(folder / name)))
+                        self._told(partial(self._files.get_file, self._path(step, name), str(folder / name)))
                 open_checkpoint(folder)
         except DamagedError as error:
             self.report(f"the checkpoint of step {step} at {self.url} is damaged, trying the one before: {error}")
@@ -102,9 +107,6 @@ class RemoteCheckpoints:
     def _names(self, path: str) -> list[str]:
         return sorted(posixpath.basename(str(entry).rstrip("/")) for entry in self._files.ls(path, detail=False))
 
-    def _best(self, steps: Iterable[int]) -> tuple[float, int] | None:
-        return min(((self._score(step), step) for step in steps), default=None)
-
     def _score(self, step: int) -> float:
         """Of a checkpoint, lower is better; infinity where it was not scored."""
         score = json.loads(self._files.cat_file(self._path(step, "state.json"))).get("score")
@@ -116,7 +118,7 @@ class RemoteCheckpoints:
     def _path(self, step: int, name: str = "") -> str:
         return posixpath.join(self._root, f"step_{step:09d}", name).rstrip("/")
 
-    def _told(self, ask: Callable[[], Any]) -> Any:
+    def _told(self, ask: Callable[[], Answer]) -> Answer:
         """The answer of the store; its errors as a DataError that names the URL."""
         try:
             return ask()
