@@ -31,6 +31,7 @@ from copilot4d.tokenizer import Tokenizer
 from copilot4d.training import train
 from copilot4d.world_model import WorldModel
 from tests.datasets.argoverse2_logs import LOG, tiny_drive
+from tests.datasets.other_trees import write_once, write_pandaset, write_waymo
 from tests.datasets.trees import folder_tree, kitti_raw_tree, kitti_tree, small_drive
 from tests.evaluation.test_scores import scores
 from tests.support.argoverse2_tree import write_argoverse2
@@ -175,11 +176,32 @@ def folder_of(suffix: str) -> Callable[[Path], Path]:
     return lambda root: folder_tree(root, small_drive(2, points=3), suffix)
 
 
+def waymo(root: Path) -> Path:
+    """Two frames of a segment."""
+    write_waymo(root / "training", frames=2)
+    return root
+
+
+def once(root: Path) -> Path:
+    """A sequence; every frame has a pose."""
+    write_once(root / "data", small_drive(3))
+    return root
+
+
+def pandaset(root: Path) -> Path:
+    """A converted sequence."""
+    write_pandaset(root, small_drive(3))
+    return root
+
+
 TARGETS = (
     Target(name="KITTI Odometry", make=lambda root: kitti_tree(root, small_drive(3)), read=read_dataset),
     Target(name="KITTI raw", make=kitti_raw_tree, read=read_dataset),
     Target(name="nuScenes", make=lambda root: write_nuscenes(root, {"scene-0061": small_drive(3)}), read=read_dataset),
     Target(name="Argoverse 2", make=argoverse2, read=read_dataset),
+    Target(name="Waymo", make=waymo, read=read_dataset),
+    Target(name="ONCE", make=once, read=read_dataset),
+    Target(name="PandaSet", make=pandaset, read=read_dataset),
     *(Target(name=f"folder of {suffix}", make=folder_of(suffix), read=read_dataset) for suffix in SUFFIXES),
     Target(name="folder of ASCII .ply", make=ascii_file(".ply"), read=read_dataset),
     Target(name="folder of ASCII .pcd", make=ascii_file(".pcd"), read=read_dataset),
