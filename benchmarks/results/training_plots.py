@@ -13,7 +13,7 @@ COLOURS = ("#d62f2f", "#4f7fd9", "#2a9d5c", "#e08a00", "#c44fa0", "#9e9e9e")  # 
 CLASS_COLOURS = {"moving": "#d62f2f", "structure": "#4f7fd9", "ground": "#e08a00", "empty": "#9e9e9e"}
 FRAMES = {"next": "first future frame", "last": "last future frame"}
 STYLES = ("-", "--", ":", "-.")  # one per model
-CHAMFER = "ROI Chamfer distance (m²), smaller is better"
+CHAMFER = "ROI Chamfer (m²), smaller is better"
 
 
 def fingerprint_of_rows(rows: Sequence[Row]) -> str:
@@ -43,20 +43,17 @@ def draw_compute(rows: Sequence[Row]) -> Figure | None:
             )  # fmt: skip
         during.set(title="during training, held-out clips", xlabel="core hours of training")
         during.set_ylim(0, None)
-        during.legend(frameon=False, fontsize=8.5)
         _bare(during)
     for panel, (setting, found) in zip(axes, tests.items(), strict=True):
         for row in found:
-            panel.plot([row.core_hours], [row.value], "o", ms=7, color=colours[row.model])
-            panel.annotate(
-                row.model, (row.core_hours, row.value), xytext=(6, 5), textcoords="offset points", fontsize=8.5
-            )
+            panel.plot([row.core_hours], [row.value], "o", ms=7, color=colours[row.model], label=row.model)
         panel.set(title=f"test, {setting[:-1]} s setting", xlabel="core hours of training")
-        panel.set_ylim(0, None)
-        panel.margins(x=0.3)
-        panel.set_xlim(0, None)
+        panel.set_ylim(0, 1.1 * max(row.value for row in found))
+        panel.set_xlim(0, 1.1 * max(row.core_hours for row in found) or 1.0)
         _bare(panel)
     figure.axes[0].set_ylabel(CHAMFER)
+    shown = {label: mark for a in figure.axes for mark, label in zip(*a.get_legend_handles_labels(), strict=True)}
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=8.5)
     return figure
 
 
@@ -78,9 +75,9 @@ def draw_classes(rows: Sequence[Row]) -> Figure | None:
                         marker="o", ms=3, lw=1.8, color=colour, label=label,
                     )  # fmt: skip
         axes.set(title=title, xlabel="training samples")
-        axes.set_ylim(0, None)
         _bare(axes)
     panels[0].set_ylabel("loss (nats per token), smaller is better")
+    panels[0].set_ylim(0, None)  # after both are drawn: they share the axis
     panels[-1].legend(frameon=False, fontsize=8.5, ncols=len(names))
     return figure
 
