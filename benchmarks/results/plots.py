@@ -4,6 +4,8 @@
 
 horizon: error against the time ahead, with a 95% interval over drives where a file tells the error of single frames.
 ratios: error of each model divided by that of ray tracing, with its 95% interval.
+compute: error against the core hours of training; classes: loss of a world model by class of columns. Both are made
+from docs/results/data/training.csv, which training_curves.py writes, and left out where it has no such rows.
 Each file ends with a hash of the scores that it shows, so that a test notices plots that are out of date.
 """
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,9 @@ import numpy as np
 from headline import BASE, DOCS, FOLDERS, MEDIAN, ROWS, Model, Scores, read_scores
 from matplotlib.figure import Figure
 from ratios import RESAMPLES, ratio
+from training_curves import FILE as TRAINING
+from training_curves import read_rows
+from training_plots import draw_classes, draw_compute, fingerprint_of_rows
 
 from copilot4d.errors import Copilot4dError
 from copilot4d.evaluation import ScoreFile
@@ -35,24 +40,36 @@ TITLES = {"1s": "1 s setting", "3s": "3 s setting"}
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scores", type=Path, default=DOCS / "scores")
+    parser.add_argument("--training", type=Path, default=TRAINING)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
     try:
-        scores = read_scores(options.scores, MODELS)
+        scores, rows = read_scores(options.scores, MODELS), read_rows(options.training)
     except Copilot4dError as error:
         print(f"plots.py: {error}", file=sys.stderr)
         return 1
     options.out.mkdir(parents=True, exist_ok=True)
-    for name, draw in (("horizon", draw_horizon), ("ratios", draw_ratios)):
+    shown, trained = fingerprint(scores), fingerprint_of_rows(rows)
+    drawings: dict[str, tuple[Callable[[], Figure | None], str]] = {
+        "horizon": (lambda: draw_horizon(scores), shown),
+        "ratios": (lambda: draw_ratios(scores), shown),
+        "compute": (lambda: draw_compute(rows), trained),
+        "classes": (lambda: draw_classes(rows), trained),
+    }
+    for name, (draw, of_what) in drawings.items():
         for ground, ink in INK.items():
-            path = options.out / f"{name}_{ground}.svg"
             with mpl.rc_context(_style(name, ink)):
-                figure = draw(scores)
-                figure.savefig(path, transparent=True, metadata={"Date": None})
-            with path.open("a", encoding="utf-8") as file:
-                file.write(f"<!-- scores {fingerprint(scores)} -->\n")
-            print(path)
+                figure = draw()
+                if figure is not None:
+                    _write(figure, options.out / f"{name}_{ground}.svg", of_what)
     return 0
+
+
+def _write(figure: Figure, path: Path, of_what: str) -> None:
+    figure.savefig(path, transparent=True, metadata={"Date": None})
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"<!-- scores {of_what} -->\n")
+    print(path)
 
 
 def fingerprint(scores: Scores) -> str:

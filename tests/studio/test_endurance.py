@@ -45,7 +45,7 @@ def act(window: FakeBrowser, draw: random.Random) -> None:
         "seed": lambda: draw.randint(0, 5),
         "steps": lambda: draw.randint(0, 60),
         "guidance": lambda: draw.uniform(0, 5),
-        "time": lambda: draw.randint(-9, 9),
+        "time": lambda: draw.uniform(-9, 9),
         "play": lambda: draw.random() < 0.2,
         "all_times": lambda: draw.random() < 0.3,
         "colour": lambda: draw.choice(["layer", "height", "time", "disagreement"]),

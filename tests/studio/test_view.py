@@ -77,8 +77,10 @@ def test_a_window_opens_on_a_forecast_of_the_first_moment(studio):
         view = drawn(window)
         panel = view.panel
         assert (panel.drive.value, panel.frame.value, panel.setting.value) == ("one", 8, "1s")
-        assert (panel.frame.min, panel.frame.max, panel.time.min, panel.time.max) == (0, 29, -4, 5)
-        assert panel.time.value == 5, "the time follows the frames as they arrive"
+        assert (panel.frame.min, panel.frame.max, panel.time.min, panel.time.max) == (0, 29, -0.8, 1.0)
+        assert (panel.time.value, panel.time.step) == (1.0, 0.2), (
+            "the time, in seconds, follows the frames as they arrive"
+        )
         assert panel.speed.value == pytest.approx(6.0, abs=0.1)
         assert "5 frames" in panel.status.content
         names = set(view.scene._sent)
@@ -151,7 +153,7 @@ def test_frames_appear_while_it_samples_and_cancel_stops_it(gated):
         for k in range(2):
             assert scripted.arrived.acquire(timeout=60)
             scripted.gate.release()
-            wait_for(lambda k=k: drawn(window).panel.time.value == k + 1)
+            wait_for(lambda k=k: drawn(window).panel.time.value == pytest.approx(0.2 * (k + 1)))
         panel = window.view.panel
         assert not panel.cancel.disabled
         assert panel.progress.visible
@@ -241,7 +243,7 @@ def test_layers_times_and_nodes(studio):
             return sorted(name.split("/")[2] for name, node in sent.items() if node.handle.visible)
 
         wait_for(lambda: visible() == ["future", "truth"])
-        window.set("time", -2)
+        window.set("time", -0.4)
         wait_for(lambda: visible() == ["past"])
         window.set("all_times", True)
         wait_for(lambda: visible() == ["future"] * 5 + ["past"] * 5 + ["truth"] * 5)
@@ -285,7 +287,7 @@ def test_drawing_never_takes_a_slider_out_of_the_hand(studio):
             ("speed", 3.0),
             ("speed", 5.5),
             ("frame", 11),
-            ("time", 2),
+            ("time", 0.4),
             ("steps", 7),
             ("model", "copy_last"),
         ):

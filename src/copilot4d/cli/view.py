@@ -73,8 +73,8 @@ def _is_there(name: str) -> bool:
 
 def _warn(options: Options) -> None:
     errors_console.print(
-        f"copilot4d: --host {options.host} lets everybody who can reach this machine see this data and use its "
-        "processor; there is no password. Other data cannot be opened from the page then. A tunnel is safer: "
+        f"copilot4d: --host {options.host} lets everyone who can reach this machine see this data and use its "
+        "processor: there is no password. The page cannot open other data then. An SSH tunnel is safer: "
         f"ssh -L {options.port}:127.0.0.1:{options.port} THIS-MACHINE",
         style="yellow", markup=False, highlight=False,
     )  # fmt: skip

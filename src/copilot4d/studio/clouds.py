@@ -118,7 +118,7 @@ def labels(session: Session, look: Look, shown: Sequence[Cloud]) -> list[Label]:
     if "simulated" in visible:
         found.append(Label("simulated", "simulated truth of this plan", (0.0, side_m, above_m + 2.5)))
     if visible == {"past"}:
-        found.append(Label("past", "past: what the model sees", (0.0, 0.0, 6.0)))
+        found.append(Label("past", "past: input of the model", (0.0, 0.0, 6.0)))
     return found
 
 
@@ -127,7 +127,7 @@ def clock(moment: StudioMoment, time: int) -> str:
     if time > 0:
         return f"+{float(moment.times_s[time - 1]):.1f} s: future frame {time} of {len(moment.times_s)}"
     seconds = float(moment.past_times_s[len(moment.past) - 1 + time])
-    return "0.0 s: now, the newest sweep that the model sees" if time == 0 else f"{seconds:.1f} s: past"
+    return "0.0 s: now, the newest past sweep" if time == 0 else f"{seconds:.1f} s: past"
 
 
 def colours(cloud: Cloud, moment: StudioMoment, by: ColourBy) -> NDArray[np.uint8]:

@@ -30,49 +30,65 @@ class Panel:
         self.is_silent = False
         self.status = gui.add_html("")
         self.progress = gui.add_progress_bar(0.0, visible=False, animated=True)
-        self.imagine = gui.add_button("Imagine", hint="Sample the futures of this plan", color="pink")
-        self.cancel = gui.add_button("Cancel", disabled=True, hint="Stop sampling; frames that are there stay")
-        self.time = gui.add_slider("time", 0, 1, 1, 0, hint="Frames: 0 is now; below it the past, above it the future")
+        self.imagine = gui.add_button("Imagine", hint="Sample the forecast of this plan", color="pink")
+        self.cancel = gui.add_button("Cancel", disabled=True, hint="Stop sampling; finished frames stay")
+        self.time = gui.add_slider(
+            "time s", 0.0, 0.1, 0.1, 0.0, hint="0 is now; below it the past, above it the future"
+        )
         self.clock = gui.add_html("")
         self.play = gui.add_checkbox("play", False)
         with gui.add_folder("Moment"):
-            self.drive = gui.add_dropdown("drive", [""], hint="Which drive of the data")
-            self.frame = gui.add_slider("frame", 0, 1, 1, 0, hint="The newest sweep that the model may see")
-            self.setting = gui.add_dropdown("horizon", list(SETTINGS), hint="How far ahead, with the protocol's frames")
-            self.model = gui.add_dropdown("model", list(models), hint="Who imagines")
+            self.drive = gui.add_dropdown("drive", [""], hint="The drive of the data set")
+            self.frame = gui.add_slider("frame", 0, 1, 1, 0, hint="The newest past sweep")
+            self.setting = gui.add_dropdown(
+                "horizon", list(SETTINGS), hint="How far ahead: five frames up to 1 s or 3 s"
+            )
+            self.model = gui.add_dropdown("model", list(models), hint="The model or baseline that forecasts")
             self.about_model = gui.add_html("")
         with gui.add_folder("What if the ego ..."):
-            self.preset = gui.add_button_group("plan", PRESETS, hint="log: what the ego really did")
+            self.preset = gui.add_button_group("plan", PRESETS, hint="log: the recorded path of the ego")
             self.speed = gui.add_slider("speed m/s", 0.0, MAX_SPEED_M_S, 0.1, 0.0)
             self.steer = gui.add_slider("steer deg", -MAX_STEER_DEG, MAX_STEER_DEG, 0.1, 0.0, hint="Left is positive")
             self.brake = gui.add_slider("brake m/s²", 0.0, MAX_BRAKE_M_S2, 0.1, 0.0)
-            self.handles = gui.add_checkbox("handles to drag", True, hint="Four places along the way; drag them")
-            self.keep = gui.add_button("Keep to compare", hint="Leave these futures there while you try another plan")
-            self.drop = gui.add_button("Drop what is kept", disabled=True)
+            self.handles = gui.add_checkbox("handles to drag", True, hint="Four positions along the path; drag them")
+            self.keep = gui.add_button("Keep to compare", hint="Keep this forecast visible while you try another plan")
+            self.drop = gui.add_button("Drop kept forecasts", disabled=True)
         with gui.add_folder("Look"):
             self.colour = gui.add_dropdown("colour", list(COLOUR_BY))
             self.legend = gui.add_html("")
             self.past = gui.add_checkbox("past", True)
-            self.truth = gui.add_checkbox("truth", True, hint="What the log has; it followed from the log's own way")
-            self.show_futures = gui.add_checkbox("futures", True, hint="What the models imagine")
-            self.only = gui.add_dropdown("which", [ALL_FUTURES], hint="All samples of a plan, or one of them")
+            self.truth = gui.add_checkbox("truth", True, hint="The recorded sweeps; they belong to the recorded path")
+            self.show_futures = gui.add_checkbox("futures", True, hint="The forecasts")
+            self.only = gui.add_dropdown("which", [ALL_FUTURES], hint="All futures of a plan, or one of them")
             self.all_times = gui.add_checkbox("all times at once", False)
             self.layout = gui.add_dropdown(
-                "layout", LAYOUTS, hint="Truth and forecast in one place, or the truth beside the forecast"
+                "layout", LAYOUTS, hint="Truth and forecast in one place (overlay) or side by side"
             )
             self.point_size = gui.add_slider("point size m", 0.01, 0.3, 0.01, 0.04)
         with gui.add_folder("Sampling", expand_by_default=False):
-            self.futures = gui.add_slider("futures", 1, MOST_FUTURES, 1, sampling.futures, hint="Samples of each plan")
+            self.futures = gui.add_slider(
+                "futures", 1, MOST_FUTURES, 1, sampling.futures, hint="Futures to sample per plan"
+            )
             self.seed = gui.add_number(
                 "seed", sampling.seed, min=0, max=MOST_SEED, step=1, hint="The same for every plan"
             )
-            self.steps = gui.add_slider("steps", 1, MOST_STEPS, 1, sampling.steps, hint="Diffusion steps a frame")
-            self.guidance = gui.add_slider(
-                "guidance", 0.0, MOST_GUIDANCE, 0.1, sampling.guidance, hint="How strongly past and action count"
+            self.steps = gui.add_slider(
+                "steps", 1, MOST_STEPS, 1, sampling.steps, hint="Sampling steps per frame; fewer are faster"
             )
-            self.live = gui.add_checkbox("on every change", True, hint="Imagine again whenever something changes")
+            self.guidance = gui.add_slider(
+                "guidance",
+                0.0,
+                MOST_GUIDANCE,
+                0.1,
+                sampling.guidance,
+                hint="Strength of classifier-free guidance; 0: off",
+            )
+            self.live = gui.add_checkbox("on every change", True, hint="Forecast again after every change")
             self.simulate = gui.add_checkbox(
-                "simulated truth", False, disabled=True, hint="On simulated streets: what really follows from this plan"
+                "simulated truth",
+                False,
+                disabled=True,
+                hint="On simulated streets: simulate this plan and show the result",
             )
         with gui.add_folder("Save what is seen", expand_by_default=False):
             self.save = gui.add_button_group("as", ("HTML", "MP4", "PLY"))
@@ -116,7 +132,7 @@ def set_value(widget: Any, value: object) -> None:
     widget.value = value
 
 
-def set_range(slider: Any, low: int, high: int, value: int) -> None:
+def set_range(slider: Any, low: float, high: float, value: float) -> None:
     """Give a slider other ends and a value between them, without ever being outside."""
     slider.min, slider.max = min(slider.min, low), max(slider.max, high)
     slider.value = min(max(value, low), high)

@@ -33,6 +33,13 @@ class PanelSync:
         self._time = 0
         self._sampling = (panel.guidance.value, panel.steps.value)
 
+    def frame_on_slider(self, moment: StudioMoment | None) -> int:
+        """The frame that the time slider, which counts in seconds, stands at: 0 is the newest past sweep."""
+        if moment is None:
+            return 0
+        frame = round(self._panel.time.value / seconds_a_frame(moment))
+        return min(max(frame, 1 - len(moment.past)), len(moment.times_s))
+
     def time_was_set(self, time: int) -> None:
         """The user moved the time slider: it need not be told."""
         self._time = time
@@ -75,14 +82,18 @@ class PanelSync:
             set_value(panel.setting, moment.setting)
             set_range(panel.frame, 0, max(len(moment.drive) - 1, 1), moment.frame)
         # The hand may have moved the slider since the view last heard of it: then its callback is still to come.
-        time = look.time if panel.time.value == self._time else panel.time.value
+        time = self._time if moment is not self._moment else self.frame_on_slider(moment)
+        time = look.time if time == self._time else time
+        step_s = seconds_a_frame(moment)
         if moment is not self._moment:
             self._moment = moment
-            set_range(panel.time, 1 - len(moment.past), len(moment.times_s), time)
+            panel.time.step = step_s
+            first, last, now = (round(k * step_s, 2) for k in (1 - len(moment.past), len(moment.times_s), time))
+            set_range(panel.time, first, last, now)
             panel.simulate.disabled = session.dataset is None or not can_simulate(session.dataset, moment.drive)
         if look.time != self._time:
             self._time = look.time
-            set_value(panel.time, time)
+            set_value(panel.time, round(time * step_s, 2))
         if way is not None and (way is not self._way or undo):
             self._way = way
             if session.plan.kind != "sliders" or undo:
@@ -102,6 +113,11 @@ class PanelSync:
         panel.legend.content = lines((legend(panel.colour.value, futures * len(runs)), "plain"))
         panel.saved.content = lines(*((path, "good") for path in saved))
         panel.status.content = lines((trouble, "bad"), *describe(session))
+
+
+def seconds_a_frame(moment: StudioMoment) -> float:
+    """The time between two frames, to the hundredth of a second."""
+    return max(round(float(moment.times_s[-1]) / len(moment.times_s), 2), 0.01) if len(moment.times_s) else 0.1
 
 
 def describe(session: Session) -> list[tuple[str, Mood]]:

@@ -183,7 +183,7 @@ class View:
 
     def _on_time(self) -> None:
         self._followed = None  # the user's hand comes first
-        self.look = replace(self.look, time=self.panel.time.value)
+        self.look = replace(self.look, time=self._sync.frame_on_slider(self.session.moment))
         self._sync.time_was_set(self.look.time)
 
     def _ask_if_live(self) -> None:
