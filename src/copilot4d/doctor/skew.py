@@ -91,14 +91,14 @@ def _verdict(recorded: FloatArray, deskewed: FloatArray) -> str:
 
 def check_skew(where: str, drive: Drive, facts: SkewFacts | None) -> list[Finding]:
     """A problem where points are moved that should stay, or stay that should be moved; else a remark."""
-    if facts is None:
-        return []
+    if facts is None or (facts.verdict == "cannot tell" and drive.format not in _HOW):
+        return []  # what the publisher says of its data stands
     numbers = (
         f"misfit of {facts.pairs} pairs of sweeps: {facts.recorded_m:.3f} m with the points as recorded, "
         f"{facts.deskewed_m:.3f} m moved by their times"
     )
     is_deskewed = bool(getattr(drive.read, "is_deskewed", False))
-    how = _HOW.get(drive.format, "deskewing turned {}")
+    how = _HOW.get(drive.format, "a loader with deskewing turned {}")
     if facts.verdict == "skewed" and not is_deskewed:
         return [problem(
             "skewed", where, "The points hold the lidar's motion within a sweep, and are read so", numbers,
