@@ -214,7 +214,7 @@ def main() -> None:
     parser.add_argument("--checkpointing", action="store_true", help="compute the forward pass a second time")
     parser.add_argument("--ranks", type=int, nargs="+", default=[], help="GPUs that share an update")
     parser.add_argument("--gbit-per-rank", type=float, default=25.0, help="that a GPU sends to the next one")
-    parser.add_argument("--loader-ms", type=float, default=31.0, help="of one core, for one sweep (tokenizer)")
+    parser.add_argument("--loader-ms", type=float, default=4.0, help="of one core, for one sweep (tokenizer)")
     parser.add_argument("--workers", type=int, default=4, help="loader processes of a GPU")
     options = parser.parse_args()
     config = preset(options.preset)

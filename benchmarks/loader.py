@@ -17,6 +17,7 @@ from copilot4d.counter import SampleKey
 from copilot4d.datasets import open_dataset
 from copilot4d.datasets.drive_list import DriveList
 from copilot4d.presets import preset
+from copilot4d.training.malloc import keep_freed_memory
 from copilot4d.training.tasks.tokenizer import TokenizerTask, TokenizerTraining
 
 WANTED_PER_S = 60.0
@@ -38,6 +39,7 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=20)
     parser.add_argument("--rays", type=int, default=16384, help="supervised of each sweep")
     options = parser.parse_args()
+    keep_freed_memory()  # as the training process does, whose workers inherit it
     config = preset("paper").tokenizer
     for path in options.data:
         dataset = open_dataset(path)

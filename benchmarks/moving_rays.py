@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--drives", nargs="*", default=[])
     parser.add_argument("--setting", default="1s", choices=["1s", "3s"])
     parser.add_argument("--every", type=int, default=40)
+    parser.add_argument("--whole-past", action="store_true", help="leave out references with fewer past sweeps")
     parser.add_argument(
         "--steps", type=int, default=None, help="sampling steps per frame; by default as stored with the model"
     )
@@ -42,6 +43,9 @@ def main() -> None:
     names = options.drives or dataset.names
     drives = {name: drive for name in names if isinstance(drive := dataset[name], SimulatedDrive)}
     windows = [w for w in protocol_windows(drives, options.setting, every=options.every) if w.future]
+    if options.whole_past:
+        most = max(len(w.past) for w in windows)
+        windows = [w for w in windows if len(w.past) == most]
     rows = {"constant velocity (true boxes)": constant_velocity_errors(drives, windows)}
     for name in options.models:
         model = load_forecaster(name)

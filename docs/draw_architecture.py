@@ -25,7 +25,7 @@ def import_graph() -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for file in sorted(SOURCE.rglob("*.py")):
         part = file.relative_to(SOURCE).with_suffix("").parts[0]
-        if part in SMALL or part == "__init__":
+        if part in SMALL or part in ("__init__", "__main__"):
             continue
         used = graph.setdefault(part, set())
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

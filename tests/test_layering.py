@@ -31,15 +31,16 @@ ALLOWED = {
     "tokenizer": BASE | {"layers", "rendering"},
     "world_model": BASE | {"layers"},
     "presets": {"errors", "geometry"} | NETWORKS,
-    "baselines": BASE | {"forecaster", "rendering"},
-    "depth_selection": BASE | {"baselines"},
+    "baselines": BASE | {"forecaster", "rendering", "motion"},
+    "motion": BASE,
+    "depth_selection": BASE | {"baselines", "motion"},
     "checkpoints": BASE | NETWORKS | {"config", "baselines", "depth_selection"},
-    "forecasting": BASE | NETWORKS | {"config", "forecaster", "baselines", "depth_selection", "checkpoints"},
-    "tokens": BASE | NETWORKS | {"config", "datasets", "checkpoints", "simulator"},
+    "forecasting": BASE | NETWORKS | {"config", "forecaster", "baselines", "depth_selection", "checkpoints", "motion"},
+    "tokens": BASE | NETWORKS | {"config", "datasets", "checkpoints", "simulator", "motion"},
     "training": BASE
     | NETWORKS
     | {"config", "datasets", "forecaster", "baselines", "rendering", "evaluation", "pictures"}
-    | {"depth_selection", "checkpoints", "forecasting", "tokens"},
+    | {"depth_selection", "checkpoints", "forecasting", "tokens", "motion"},
     "environment": BASE | {"forecaster", "forecasting", "datasets", "simulator", "world_model", "pictures"},
     "studio": BASE | {"forecaster", "forecasting", "datasets", "simulator", "evaluation", "pictures"},
     "doctor": BASE | {"datasets", "evaluation", "pictures"},
@@ -50,7 +51,7 @@ KNOW_DATA_SETS = {
     "evaluation.moving_rays",
     "evaluation.workers",
 }  # the rest of evaluation sees points only
-FREE = {"cli", "__init__"}  # the top: may import everything
+FREE = {"cli", "__init__", "__main__"}  # the top: may import everything
 
 
 def imports_of(file: Path) -> set[str]:

@@ -24,6 +24,7 @@ from copilot4d.geometry.se3 import FloatArray
 from copilot4d.geometry.sweep import Sweep
 
 LONGEST_STEP_M = 200.0  # between two frames: 3 s settings are 0.6 s apart
+INTERVAL_TOLERANCE = 0.1  # of an interval: a past this much quicker or slower is another rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,6 +231,24 @@ def warn_of_empty_frames(name: str, futures: Sequence[Forecast], newest: Sweep, 
                 f"and {name} sees {region_half_m:.0f} m around it. Ask for poses nearer by",
                 Copilot4dWarning, stacklevel=3,
             )  # fmt: skip
+
+
+def warn_of_interval(name: str, past: Sequence[Sweep], known_s: Sequence[float]) -> bool:
+    """A past whose median interval is none that a model was trained on (empty: not known): say so, and whether."""
+    stamps = np.array([sweep.timestamp_ns for sweep in past], dtype=np.int64)
+    if len(stamps) < 2 or not known_s:
+        return False
+    found_s = float(np.median(np.diff(stamps))) * 1e-9
+    if any(abs(found_s - interval_s) <= INTERVAL_TOLERANCE * interval_s for interval_s in known_s):
+        return False
+    expected = " or ".join(f"{interval_s:g} s" for interval_s in known_s)
+    warnings.warn(
+        f"{name} was trained on sweeps {expected} apart, and these past sweeps are {found_s:.3g} s apart: its "
+        f"forecasts may be worse than its scores. Take sweeps {expected} apart (`resample` picks them from a log), or "
+        "train it with this interval",
+        Copilot4dWarning, stacklevel=3,
+    )  # fmt: skip
+    return True
 
 
 def future_timestamps(past: Sequence[Sweep], count: int) -> list[int]:

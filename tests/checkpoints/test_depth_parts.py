@@ -24,7 +24,7 @@ from copilot4d.checkpoints.depth_parts import (
 from copilot4d.checkpoints.model_folder import ModelCards, save_model
 from copilot4d.checkpoints.pretrained import KIND, VERSION
 from copilot4d.checkpoints.sealed_folder import MANIFEST, seal
-from copilot4d.depth_selection.selector import WITH_OCCUPANCY
+from copilot4d.depth_selection.selector import names_of
 from tests.checkpoints.test_model_folder import card, depths_of, models  # noqa: F401  (models is a fixture)
 from tests.support.selectors import always
 from tests.support.shipped import shipped_mini
@@ -53,7 +53,7 @@ def as_it_was_written(folder):
 def test_former_names_of_features_and_candidates_are_those_of_today():
     former = {"candidates": FORMER_CANDIDATES, "features": ["second_mean_against_second", "unseen_before_imagined_log"]}
     present = with_present_names(former)
-    assert tuple(present["candidates"]) == WITH_OCCUPANCY[1]
+    assert tuple(present["candidates"]) == names_of(occupancy=True, motion=False)[1]
     assert present["features"] == ["occupancy_mean_against_occupancy", "unobserved_before_rendered_log"]
     assert with_present_names(present) == present
 

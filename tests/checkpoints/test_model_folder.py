@@ -266,3 +266,26 @@ def test_a_run_without_a_checkpoint_is_refused(tmp_path):
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     with pytest.raises(DataError, match="intact checkpoint"):
         load_forecaster(tmp_path / "run")
+
+
+def reads_codes(models):
+    tokenizer, world_model = models
+    config = replace(world_model.config, code_dim=8, expected_input=True)
+    torch.manual_seed(3)
+    made = WorldModel(config)
+    torch.nn.init.normal_(made.motion.leave.weight)
+    return tokenizer, made
+
+
+def test_code_vectors_are_part_of_the_file(models, tmp_path):
+    tokenizer, world_model = reads_codes(models)
+    world_model.set_code_vectors(tokenizer.code_vectors)
+    loaded = load_forecaster(save_model(tmp_path / "codes", tokenizer, world_model, cards=CARDS)).world_model
+    torch.testing.assert_close(loaded.motion.vectors, world_model.motion.vectors)
+    torch.testing.assert_close(loaded.expected.vectors, world_model.expected.vectors)
+
+
+def test_a_world_model_without_its_code_vectors_is_refused(models, tmp_path):
+    folder = save_model(tmp_path / "codes", *reads_codes(models), cards=CARDS)
+    with pytest.raises(DataError, match="code vectors"):
+        load_forecaster(folder)

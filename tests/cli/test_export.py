@@ -40,7 +40,7 @@ def runs(tmp_path_factory):
 
     for name, model in (("tokenizer", tokenizer), ("other", other)):
         save(name, "tokenizer", model, {"tokenizer": to_mapping(model.config)}, {})
-    made_by = {"tokenizer_sha256": tokenizer_sha256(tokenizer)}
+    made_by = {"tokenizer_sha256": tokenizer_sha256(tokenizer), "intervals_s": [0.2, 0.5]}
     save("world", "world_model", world_model, {"world_model": to_mapping(world_model.config)}, made_by)
     return root, Copilot4D(tokenizer, world_model)
 
@@ -83,6 +83,7 @@ def test_two_runs_become_one_model(runs, tmp_path, capsys):
     loaded = load_forecaster(tmp_path / "mine")
     assert loaded.fingerprint == expected.fingerprint
     assert loaded.name == "mine"
+    assert loaded.intervals_s == load_forecaster(root / "world", tokenizer=root / "tokenizer").intervals_s == (0.2, 0.5)
     for half in ("tokenizer", "world_model"):
         card = (tmp_path / "mine" / half / "README.md").read_text()
         assert "30 steps, 120 samples, 2 h 00 min" in card

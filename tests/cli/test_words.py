@@ -35,6 +35,8 @@ def test_train_lists_its_verbs(words, capsys):
         (["docter", "x"], "did you mean copilot4d doctor?"),
         (["evalute"], "did you mean copilot4d evaluate?"),
         (["train", "tokeniser"], "did you mean train tokenizer?"),
+        (["trian", "tokenizer"], "did you mean copilot4d train?"),
+        (["forecast", "--data", "street-v1/vall", "--out", "{out}"], "did you mean val?"),
         (["train", "worldmodel", "--run", "x"], "did you mean train world-model?"),
         (["forecast", "--model", "minni", "--data", "{data}", "--out", "{out}"], "did you mean mini?"),
         (["forecast", "--model", "ray-tracing", "--data", "{data}", "--out", "{out}"], "did you mean ray_tracing?"),

@@ -17,7 +17,8 @@ FORMATS, NAMED = open_module.FORMATS, open_module.NAMED
 
 
 def test_the_table_names_every_format():
-    assert list(FORMATS) == ["kitti_odometry", "kitti_raw", "kitti_360", "nuscenes", "argoverse2", "ros_bag", "folder"]
+    assert list(FORMATS) == ["kitti_odometry", "kitti_raw", "kitti_360", "nuscenes", "argoverse2", "waymo", "once",
+                             "pandaset", "ros_bag", "folder"]  # fmt: skip
     assert all(name == row.name for name, row in FORMATS.items())
 
 

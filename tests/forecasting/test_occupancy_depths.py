@@ -170,7 +170,7 @@ def test_a_selector_learns_which_depths_are_right():
     clip = Clip(drive="a", past=sweeps[:2], future=sweeps[2:], past_frames=(0, 1), future_frames=(2,))
     both = Copilot4D(PillarTokenizer(), StandingWorld("reference"), occupancy=network())
     (made,) = depth_selector_examples.clip_examples(both, clip, 10_000, 1, 0, np.random.default_rng(0))
-    assert made.costs.shape[1] == 9
+    assert made.costs.shape[1] == 11
     selector = fit([made], steps=30)
     assert selector.config.needs_occupancy_depths
     column = made.costs.mean(axis=0)

@@ -7,10 +7,10 @@ import pickle
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 from copilot4d.datasets import argoverse2, argoverse2_files, json_records, nuscenes_tables, open_dataset  # noqa: F401
 from copilot4d.datasets.drive_list import DriveList, SweepItems
+from tests.full_size.memory import memory_mb
 
 work: Counter[str] = Counter()
 
@@ -23,14 +23,6 @@ def counted(module, function: str) -> None:
         return real(*args, **options)
 
     setattr(module, function, count)
-
-
-def memory_mb(what: str = "VmHWM") -> float:
-    """VmHWM: the most that this program has held (ru_maxrss would count the process that started it); RssAnon: what is
-    its own now, without the pages of mapped files, which processes share.
-    """
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(what))
-    return int(line.split()[1]) / 1024
 
 
 counted(argoverse2, "read_ego_poses")

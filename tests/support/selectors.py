@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from copilot4d.depth_selection import CANDIDATES, DepthSelector, DepthSelectorConfig
+from copilot4d.depth_selection import OCCUPANCY_CANDIDATES, DepthSelector, DepthSelectorConfig
+from copilot4d.depth_selection.candidates import MOTION_CANDIDATES
 
 
 def always(candidate: str, *, occupancy: bool = False) -> DepthSelector:
     """A selector that chooses this candidate for every ray. occupancy: one that knows occupancy depths."""
-    needs_occupancy = occupancy or candidate not in CANDIDATES
-    selector = DepthSelector(DepthSelectorConfig.with_occupancy_depths() if needs_occupancy else None)
+    occupancy = occupancy or candidate in OCCUPANCY_CANDIDATES
+    selector = DepthSelector(DepthSelectorConfig.knowing(occupancy=occupancy, motion=candidate in MOTION_CANDIDATES))
     with torch.no_grad():
         for parameter in selector.parameters():
             parameter.zero_()

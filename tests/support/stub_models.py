@@ -30,6 +30,11 @@ class StubConfig:
     mode: str = "full"
     grid: VoxelGrid = GRID
     diffusion: object = None
+    expected_input: bool = False
+
+    @property
+    def mask_token(self):
+        return self.vocabulary
 
     def first_position(self, past):
         return 0
@@ -98,7 +103,9 @@ class PillarCache:
 
 
 class StandingWorld:
-    """The next frame is the newest one: as it is in a common frame, or carried by `previous_from_current`."""
+    """The next frame is the newest one: as it is in a common frame, or carried by `previous_from_current`. With
+    `expected_input` it is what is expected.
+    """
 
     device = torch.device("cpu")
 
@@ -121,6 +128,9 @@ class StandingWorld:
         assert cache.length < self.config.frames
 
     def predict_features(self, tokens, actions, cache, *, guidance):
+        if self.config.expected_input:  # it believes what is expected
+            features = torch.nn.functional.one_hot(actions.expected[:, 0], 2).float()
+            return Prediction(features, features if guidance else None)
         after = torch.stack([self._next(row, m) for row, m in zip(cache.newest, actions.motion[:, 0], strict=True)])
         features = torch.nn.functional.one_hot(after, 2).float()
         return Prediction(features, features if guidance else None)

@@ -21,7 +21,8 @@ class MemoryClips:
         self.token_shape = (int(tokens.shape[2]), int(tokens.shape[3]))
         self.tokenizer_sha256 = "a" * 64
         self.gathered_past = False
-        self.has_columns = False
+        self.has_expected = self.has_columns = False
+        self.intervals_s = tuple(interval / 10 for interval in intervals)
         self.fingerprint = hashlib.sha256(tokens.numpy().tobytes()).hexdigest()
 
     def __len__(self) -> int:

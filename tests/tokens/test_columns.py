@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from copilot4d.geometry import Drive, Sweep, VoxelGrid, se3
 from copilot4d.simulator.benchmark import street_v1_drive
-from copilot4d.tokens.columns import EMPTY, GROUND, MOVING, STRUCTURE, MovingPoints, classify_columns, depth_map
+from copilot4d.tokens.columns import EMPTY, GROUND, MOVING, STRUCTURE, MovingPoints, classify_columns
 from copilot4d.tokens.yardstick import KnownSweep
 
 GRID = VoxelGrid.from_bounds((-16.0, -16.0, -3.0), (16.0, 16.0, 3.0), shape=(16, 16, 4))  # columns of 2 m
@@ -63,14 +62,6 @@ def test_sweeps_at_other_times_are_not_asked():
     behind, near = wall(12.0, 6.0), wall(6.0, 1.0)
     drive = log_of([np.concatenate([near, behind]), behind], step_s=3.0)
     assert not moving_of(drive, 0).any()
-
-
-def test_a_depth_map_has_the_nearest_of_its_neighbours_and_says_nothing_where_no_beam_ended():
-    points = np.array([[5.0, 0.0, 0.0], [9.0, 9.0 * np.tan(np.radians(1.5)), 0.0]])
-    found = depth_map(points)
-    assert found[0, 30] == pytest.approx(5.0)
-    assert found[1, 30] == pytest.approx(5.0)  # its own is 9 m; next to it is 5 m
-    assert found[90, 30] == 0.0
 
 
 def test_columns_by_hand():

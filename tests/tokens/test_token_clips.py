@@ -11,6 +11,7 @@ import torch
 
 from copilot4d.errors import DataError, UsageError
 from copilot4d.geometry import se3
+from copilot4d.tokens import clip_index, token_cache
 from copilot4d.tokens.token_clips import TokenClips
 from tests.tokens.moving_drives import (
     BONNET,
@@ -20,6 +21,15 @@ from tests.tokens.moving_drives import (
     moving_drive,
     occupied,
 )
+
+
+@pytest.fixture(autouse=True, params=["in memory", "on disk"])
+def indexes(request, tmp_path, monkeypatch):
+    """Everything here holds for few drives and, with an index on disk of caches and of clips, for many."""
+    monkeypatch.setenv("COPILOT4D_CACHE", str(tmp_path / "cache"))
+    if request.param == "on disk":
+        monkeypatch.setattr(clip_index, "FEW_DRIVES", 0)
+        monkeypatch.setattr(token_cache, "LARGE_MANIFEST_BYTES", 0)
 
 
 def map_of(landmarks, world_from_lidar):
@@ -70,6 +80,8 @@ def test_clips_hold_the_frames_of_their_interval(frame, tmp_path):
     every = 1 if frame == "own" else 2
     # the first reference has 2 intervals before it, the last 2 behind it: 23 - 4 = 19, 23 - 6 = 17
     assert found == {2: [r for r in range(4, 20) if r % every == 0], 3: [r for r in range(6, 18) if r % every == 0]}
+    assert clips.intervals_s == (0.2, 0.3)  # the log has 10 sweeps a second
+    assert TokenClips.open([folder], past_frames=2, future_frames=1, intervals=[3]).intervals_s == (0.3,)
     with pytest.raises(IndexError):
         clips.clip(len(clips), 0)
     with pytest.raises(IndexError):

@@ -40,3 +40,17 @@ def test_a_checkpoint_from_before_a_setting_existed_goes_on_where_it_has_its_def
 def test_a_checkpoint_without_settings_is_refused():
     with pytest.raises(UsageError, match="config, conventions differ"):
         check_same_run(Written({"task": "t", "data_fingerprint": "f"}), identity({"model": {"width": 8}}))
+
+
+def test_a_checkpoint_from_before_intervals_were_stated_goes_on():
+    settings = {"task": "t", "config": {}, "data_fingerprint": "f"}
+    old = Written(RunIdentity(conventions={"vocabulary": 3}, **settings).content())
+    new = RunIdentity(conventions={"vocabulary": 3, "intervals_s": [0.2]}, **settings)
+    check_same_run(old, new)
+    check_same_run(Written(new.content()), new)
+    with pytest.raises(UsageError, match=r"conventions\.intervals_s differ"):
+        check_same_run(
+            Written(new.content()), RunIdentity(conventions={**new.conventions, "intervals_s": [0.6]}, **settings)
+        )
+    with pytest.raises(UsageError, match=r"conventions\.vocabulary differ"):
+        check_same_run(old, RunIdentity(conventions={"vocabulary": 4, "intervals_s": [0.2]}, **settings))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from copilot4d.baselines.constant_velocity import ConstantVelocity
 from copilot4d.baselines.copy_last import CopyLast
 from copilot4d.baselines.ray_tracing import RayTracing
 from copilot4d.forecaster import Forecaster
@@ -13,6 +14,7 @@ BASELINES: dict[str, Callable[[], Forecaster]] = {
     "copy_last": CopyLast,
     "ray_tracing": RayTracing,
     "ray_tracing_recent": partial(RayTracing, age_deg=RECENT_AGE_DEG, name="ray_tracing_recent"),
+    "constant_velocity": ConstantVelocity,
 }
 
-__all__ = ["BASELINES", "CopyLast", "RayTracing"]
+__all__ = ["BASELINES", "ConstantVelocity", "CopyLast", "RayTracing"]

@@ -10,6 +10,7 @@ import copy
 import importlib.resources
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ from copilot4d.checkpoints.depth_parts import (
     save_occupancy,
 )
 from copilot4d.checkpoints.load_tokenizer import tokenizer_sha256
+from copilot4d.checkpoints.load_world_model import checked_intervals
 from copilot4d.checkpoints.parts import check_fit
 from copilot4d.checkpoints.pretrained import ModelCard, save_pretrained
 from copilot4d.checkpoints.sealed_folder import new_folder, sealed_part
@@ -56,23 +58,27 @@ class ModelCards:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What copilot4d.json of a model folder says: the model's name, its training data in words, how it is sampled."""
+    """What copilot4d.json of a model folder says: the model's name, its training data in words, how it is sampled, and
+    the seconds between the frames that it was trained on (empty: not known).
+    """
 
     name: str
     trained_on: tuple[str, ...]
     sampling: StoredSampling | None = None  # None: nothing was chosen, and the sampler's defaults hold
+    intervals_s: tuple[float, ...] = ()
 
 
 def save_model(
     folder: str | Path, tokenizer: Tokenizer, world_model: WorldModel, *, cards: ModelCards, name: str | None = None,
     dtype: torch.dtype = torch.float32, depth_parts: DepthParts = RENDERED_ALONE,
-    sampling: StoredSampling | None = None,
+    sampling: StoredSampling | None = None, intervals_s: Sequence[float] = (),
 ) -> Path:  # fmt: skip
     """Write a model folder, whole or not at all. An existing model folder is replaced, anything else is refused.
 
     dtype: of the weights in the files; a depth selector, which is small, keeps its own. Buffers stay out: they follow
     from the configuration (positions), or only training needs them (the codebook's memory bank). sampling: how the
-    model is sampled where a forecast does not say; None: the sampler's defaults.
+    model is sampled where a forecast does not say; None: the sampler's defaults. intervals_s: seconds between the
+    frames that it was trained on; empty where they are not known.
     """
     selector, occupancy = depth_parts.depth_selector, depth_parts.occupancy
     check_fit(tokenizer, world_model, selector, occupancy)
@@ -89,7 +95,7 @@ def save_model(
     description = {
         "format": FORMAT, "format_version": FORMAT_VERSION, "name": name or folder.name, "tokenizer_sha256": sha256,
         "token_frame": world_model.config.token_frame, "trained_on": list(cards.world_model.trained_on),
-        "written_by": f"copilot4d {__version__}",
+        **({"intervals_s": list(intervals_s)} if intervals_s else {}), "written_by": f"copilot4d {__version__}",
     }  # fmt: skip
     if sampling is not None:
         description[BLOCK] = to_mapping(sampling)
@@ -170,8 +176,14 @@ def read_description(folder: Path) -> Description:
             remedy="pass a folder that `copilot4d export` wrote",
         )  # fmt: skip
     return Description(
-        name=str(stated.get("name", folder.name)), trained_on=tuple(trained_on), sampling=stated_sampling(path, stated)
-    )
+        name=str(stated.get("name", folder.name)), trained_on=tuple(trained_on), sampling=stated_sampling(path, stated),
+        intervals_s=checked_intervals(stated.get("intervals_s", []), path),
+    )  # fmt: skip
+
+
+def stated_intervals(folder: Path) -> tuple[float, ...]:
+    """The intervals that a model folder states by itself; none where it is no model folder."""
+    return read_description(folder).intervals_s if (folder / DESCRIPTION).is_file() else ()
 
 
 def _description(path: Path) -> dict[str, Any]:
@@ -194,7 +206,9 @@ def _description(path: Path) -> dict[str, Any]:
 
 
 def _buffers(model: nn.Module) -> list[str]:
-    return [name for name, _ in model.named_buffers()]
+    """All but those that the model says it cannot do without."""
+    kept = getattr(model, "kept_buffers", ())
+    return [name for name, _ in model.named_buffers() if name not in kept]
 
 
 def _rounded(model: M, dtype: torch.dtype) -> M:

@@ -4,17 +4,16 @@
     weights = load_pretrained("out/tokenizer", kind="tokenizer")
     model = Tokenizer(from_mapping(TokenizerConfig, weights.config)); weights.fill(model)
 
-A manifest seals the folder, and every byte is checked against it. A folder that never had one (made by another tool)
-is read all the same, because config.json and safetensors cannot execute anything; one whose config.json says that it
-was sealed is not.
+A manifest seals the folder, and every byte is checked against it. A folder that never had a manifest (made by another
+tool) is read too, because config.json and safetensors cannot execute anything. If config.json says that the folder was
+sealed, the manifest must be there.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,84 +22,19 @@ from safetensors.torch import save_file
 from torch import nn
 
 from copilot4d.checkpoints.checkpoint import CONVENTIONS, read_tensors
+from copilot4d.checkpoints.model_card import ModelCard, Score
 from copilot4d.checkpoints.sealed_folder import MANIFEST, new_folder, open_sealed, safe_member, seal, sha256_of
 from copilot4d.checkpoints.tensors import full_tensor, named_state
 from copilot4d.checkpoints.weights_check import check_header, check_left_out, fill
-from copilot4d.config import to_yaml
 from copilot4d.errors import DataError, UsageError
-from copilot4d.progress import duration
 from copilot4d.version import __version__
 
+__all__ = ["ModelCard", "Pretrained", "Score", "load_pretrained", "save_pretrained", "stated_config"]
 KIND = "copilot4d.pretrained"
 VERSION = 1
 MAX_CONFIG_BYTES = 1_000_000
 C = TypeVar("C")
 N = TypeVar("N", bound=nn.Module)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Score:
-    """One measured number, with all that makes it comparable."""
-
-    metric: str  # "chamfer"
-    value: float
-    dataset: str  # "KITTI Odometry, sequence 08"
-    protocol: str  # the protocol's name, so that only scores by the same rules are compared
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelCard:
-    """What a person must know about weights: what they are, what they were trained on, for how long, how good."""
-
-    title: str
-    summary: str
-    trained_on: Sequence[str]
-    steps: int
-    samples: int
-    training_s: float
-    hardware: str
-    scores: Sequence[Score] = field(default_factory=tuple)
-    limits: str = "Not for use in a vehicle: a research model, without any guarantee of safety."
-    license: str = "apache-2.0"
-    command: str = ""  # that trained it
-
-    def text(self, kind: str, parameters: int) -> str:
-        """README.md: YAML front matter that the hub reads, then words."""
-        name = re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
-        front: dict[str, Any] = {
-            "license": self.license,
-            "library_name": "copilot4d",
-            "tags": ["lidar", "world-model", "point-cloud", "autonomous-driving", kind.replace("_", "-")],
-        }
-        if self.scores:
-            front["model-index"] = [{"name": name, "results": [_result(score) for score in self.scores]}]
-        lines = [
-            "---", to_yaml(front).rstrip(), "---", "", f"# {self.title}", "", self.summary, "",
-            f"- Kind: {kind}, {_count(parameters)} parameters, written by copilot4d {__version__}",
-            f"- Trained on: {'; '.join(self.trained_on)}",
-            f"- For: {self.steps} steps, {self.samples} samples, {duration(self.training_s)} on {self.hardware}",
-        ]  # fmt: skip
-        if self.command:
-            lines += ["", "Made by:", "", "```", self.command, "```"]
-        if self.scores:
-            lines += ["", "| score | value | data | protocol |", "|---|---|---|---|"]
-            lines += [f"| {s.metric} | {s.value:.4g} | {s.dataset} | {s.protocol} |" for s in self.scores]
-        else:
-            lines += ["", "Not scored."]
-        return "\n".join([*lines, "", "## Limits", "", self.limits, ""])
-
-
-def _count(parameters: int) -> str:
-    return f"{parameters / 1e6:.2f} M" if parameters >= 100_000 else f"{parameters:,}"
-
-
-def _result(score: Score) -> dict[str, Any]:
-    slug = re.sub(r"[^a-z0-9]+", "-", score.dataset.lower()).strip("-")
-    return {
-        "task": {"type": "point-cloud-forecasting", "name": "Point cloud forecasting"},
-        "dataset": {"type": slug, "name": score.dataset},
-        "metrics": [{"type": score.metric, "value": float(score.value), "name": f"{score.metric} ({score.protocol})"}],
-    }
 
 
 @dataclass(frozen=True, kw_only=True)

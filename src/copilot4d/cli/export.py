@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-import platform
 import shlex
-import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from copilot4d.baselines.occupancy_4d import Occupancy4dConfig
-from copilot4d.checkpoints.checkpoint import Checkpoint
-from copilot4d.checkpoints.depth_parts import depth_parts_in, depth_selector_training
+from copilot4d.checkpoints.depth_parts import depth_parts_in
 from copilot4d.checkpoints.load_occupancy_4d import KIND as OCCUPANCY_4D
 from copilot4d.checkpoints.load_occupancy_4d import load_occupancy_4d_network
 from copilot4d.checkpoints.load_tokenizer import load_tokenizer
 from copilot4d.checkpoints.load_world_model import load_world_model
-from copilot4d.checkpoints.model_folder import DESCRIPTION, ModelCards, read_description, run_of, save_model
-from copilot4d.checkpoints.pretrained import ModelCard, Score, save_pretrained
+from copilot4d.checkpoints.model_folder import (
+    DESCRIPTION,
+    ModelCards,
+    read_description,
+    run_of,
+    save_model,
+    stated_intervals,
+)
+from copilot4d.checkpoints.pretrained import save_pretrained
 from copilot4d.checkpoints.stored_sampling import StoredSampling
+from copilot4d.cli.card_words import (
+    card,
+    model_name,
+    occupancy_summary,
+    selector_card,
+    tokenizer_summary,
+    world_model_limits,
+    world_model_summary,
+)
 from copilot4d.cli.console import console, next_step
 from copilot4d.cli.options.export import Options
 from copilot4d.cli.outputs import check_output_folder
@@ -29,8 +40,6 @@ from copilot4d.config import to_mapping
 from copilot4d.errors import UsageError
 from copilot4d.forecasting.hub import parse_hub_name, push
 from copilot4d.forecasting.load_model import join
-from copilot4d.geometry import VoxelGrid
-from copilot4d.tokenizer.config import TokenizerConfig
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 
@@ -60,7 +69,7 @@ def run(options: Options) -> int:
     if options.tokenizer is not None and options.world_model is None:
         next_step("copilot4d tokenize --help")
     else:
-        next_step(f"copilot4d demo --model {model} --out demo_{shlex.quote(_name(options))}")
+        next_step(f"copilot4d demo --model {model} --out demo_{shlex.quote(model_name(options))}")
     return 0
 
 
@@ -75,40 +84,33 @@ def write_tokenizer(options: Options, place: Path) -> None:
     )  # fmt: skip
 
 
-def tokenizer_summary(config: TokenizerConfig) -> str:
-    """What a tokenizer does, for its card."""
-    rows, columns = config.tokens
-    return (
-        f"Turns a lidar sweep ({_size(config.grid)} around the sensor) into {rows} x {columns} tokens of "
-        f"{config.vocabulary} codes, and tokens into depths along any ray."
-    )
-
-
 def write_model(options: Options, tokenizer_place: Path, world_model_place: Path) -> None:
     """Tokenizer and world model, with the depth selector where there is one."""
     tokenizer, world_model = load_tokenizer(tokenizer_place), load_world_model(world_model_place)
-    name = _name(options)
+    name = model_name(options)
     joined = join(tokenizer, world_model, name=name)  # refuses a tokenizer that the world model was not trained with
     home = _home_of_selector(world_model_place)
     depth_parts = depth_parts_in(home)
-    frames = joined.world_model.config.frames
     cards = ModelCards(
         tokenizer=card(
             options, "tokenizer", tokenizer.checkpoint, tokenizer_summary(joined.tokenizer.config),
         ),
         world_model=card(
             options, "world model", world_model.checkpoint,
-            f"Predicts the tokens of the next sweeps, given {joined.world_model.config.past_frames} past ones and the "
-            f"ego's motion; clips of {frames} frames, tokens in the frame '{joined.world_model.config.token_frame}'.",
+            world_model_summary(joined.world_model.config), limits=world_model_limits(joined.tokenizer.config.grid),
         ),
         depth_selector=None if depth_parts.depth_selector is None else selector_card(options, home),
         occupancy=None
         if depth_parts.occupancy is None
-        else card(options, "occupancy network", None, occupancy_summary(depth_parts.occupancy.config)),
+        else card(
+            options, "occupancy network", None,
+            f"An occupancy network. {occupancy_summary(depth_parts.occupancy.config)}",
+        ),
     )  # fmt: skip
     save_model(
         options.out, joined.tokenizer, joined.world_model, cards=cards, name=name, dtype=DTYPES[options.precision],
         depth_parts=depth_parts, sampling=sampling_to_store(options, home),
+        intervals_s=world_model.intervals_s or stated_intervals(home),
     )  # fmt: skip
 
 
@@ -130,64 +132,13 @@ def write_occupancy_4d(options: Options, place: Path) -> None:
     """The baseline, as a pretrained folder."""
     loaded = load_occupancy_4d_network(place)
     config = loaded.model.config
-    summary = f"The baseline 4D-Occ. {occupancy_summary(config)}"
+    summary = f"The baseline 4D-Occ (our variant). {occupancy_summary(config)}"
     save_pretrained(
         options.out, loaded.model, kind=OCCUPANCY_4D, config=to_mapping(config), dtype=DTYPES[options.precision],
         card=card(options, "4D-Occ", loaded.checkpoint, summary),
     )  # fmt: skip
 
 
-def occupancy_summary(config: Occupancy4dConfig) -> str:
-    """What an occupancy network does, for its card."""
-    cells = " x ".join(f"{100 * size:g}" for size in config.grid.cell_size)
-    return (
-        f"{config.past_frames} past sweeps as voxels of {cells} cm ({_size(config.grid)} around the newest) -> "
-        f"occupancy at {config.future_frames} future frames -> depths along any ray."
-    )
-
-
-def _name(options: Options) -> str:
-    return options.name or options.out.resolve().name
-
-
-def _size(region: VoxelGrid) -> str:
-    return " x ".join(f"{b - a:g} m" for a, b in zip(region.minimum, region.maximum, strict=True))
-
-
 def _home_of_selector(world_model: Path) -> Path:
     """Where the depth selector of a world model lies: in its run, or in the model folder whose world model is named."""
     return run_of(world_model) if not (world_model / "config.json").is_file() else world_model.resolve().parent
-
-
-def selector_card(options: Options, home: Path) -> ModelCard:
-    """What is known about the depth selector that lies in this run or model folder."""
-    trained = depth_selector_training(home)
-    summary = "Chooses each ray's depth: rendered, or measured by the past."
-    return replace(
-        card(options, "depth selector", None, summary), steps=int(trained["steps"]), samples=int(trained["samples"]),
-        training_s=trained["training_s"],
-    )  # fmt: skip
-
-
-def card(options: Options, half: str, checkpoint: Checkpoint | None, summary: str) -> ModelCard:
-    """What is known about one half: from its checkpoint, and from the options."""
-    state: Mapping[str, Any] = {} if checkpoint is None else checkpoint.state
-    config: Mapping[str, Any] = {} if checkpoint is None else checkpoint.content.get("config", {})
-    batch = config.get("recipe", {}).get("batch", 0)
-    steps, score = int(state.get("step", 0)), state.get("score")
-    return ModelCard(
-        title=f"{options.title or _name(options)}: {half}",
-        summary=summary,
-        trained_on=options.trained_on or ("not stated",),
-        steps=steps,
-        samples=steps * int(batch),
-        training_s=float(state.get("seconds", 0.0)),
-        hardware=options.hardware or f"{platform.machine()}, {sys.platform}",
-        scores=[] if score is None else [_score(float(score))],
-        command="\n".join(options.command),
-        license=options.license,
-    )
-
-
-def _score(value: float) -> Score:
-    return Score(metric="validation", value=value, dataset="held-out data of the run", protocol="the run's own score")

@@ -37,6 +37,10 @@ def run(options: Options) -> int:
             moment.past, route.world_from_lidar, guidance=used.guidance, steps=used.steps,
             seed=options.seed, futures=options.futures,
         )  # fmt: skip
+    if options.rerun is not None:
+        from copilot4d.cli.forecast_pictures import write_rrd
+
+        _say(f"  {write_rrd(options.rerun, moment, route, forecast)}  past, truth, forecast and difference, for Rerun")
     if options.out.suffix == ".mcap":
         from copilot4d.cli.forecast_pictures import write_mcap
 
@@ -75,7 +79,14 @@ def run(options: Options) -> int:
 
 
 def _check_out(options: Options) -> None:
-    """Before any work: a folder, or an .mcap file where that can be written."""
+    """Before any work: a folder, or an .mcap file where that can be written; and an .rrd file where one is wanted."""
+    if options.rerun is not None:
+        from copilot4d.pictures.rerun_file import check_rerun
+
+        check_output_file("--rerun", options.rerun, "forecast.rrd")
+        if options.rerun.suffix != ".rrd":
+            raise UsageError(f"--rerun writes a file that ends in .rrd, got {options.rerun}")
+        check_rerun()
     if options.out.suffix != ".mcap":
         return check_output_folder("--out", options.out)
     from copilot4d.pictures.foxglove_file import check_foxglove

@@ -16,6 +16,7 @@ from copilot4d.forecaster import Forecast
 from copilot4d.geometry import Sweep, inside_box, se3
 from copilot4d.pictures import Frame, Look, Story, forecast_film, forecast_strip, write_gif, write_mp4, write_png
 from copilot4d.pictures.foxglove_file import write_foxglove
+from copilot4d.pictures.rerun_file import write_rerun
 from copilot4d.progress import Track
 
 
@@ -44,6 +45,14 @@ def write_pictures(
 def write_mcap(path: Path, moment: ForecastMoment, route: Route, forecast: Forecast) -> Path:
     """Past, truth, forecast and difference as one file for Foxglove."""
     return write_foxglove(
+        path, past=moment.past, futures=[future.sweeps for future in forecast.futures],
+        truth=list(_truths(moment, route)), timestamps_ns=route.timestamps_ns.tolist(),
+    )  # fmt: skip
+
+
+def write_rrd(path: Path, moment: ForecastMoment, route: Route, forecast: Forecast) -> Path:
+    """The same as one file for Rerun."""
+    return write_rerun(
         path, past=moment.past, futures=[future.sweeps for future in forecast.futures],
         truth=list(_truths(moment, route)), timestamps_ns=route.timestamps_ns.tolist(),
     )  # fmt: skip

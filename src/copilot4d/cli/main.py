@@ -28,29 +28,29 @@ class Verb(NamedTuple):
 
 
 VERBS: dict[str, Verb] = {
-    "demo": Verb("demo", "from nothing to a scored, pictured forecast, in a minute or two"),
-    "simulate": Verb("simulate", "write drives through streets drawn from a seed, with traffic that reacts"),
+    "demo": Verb("demo", "forecast a simulated street, score it, and write a page with 3D views (about 2 minutes)"),
+    "simulate": Verb("simulate", "write simulated drives, with traffic that reacts to the ego"),
     "doctor": Verb("doctor", "check a data set: what is wrong with it, and how to fix it"),
-    "train tokenizer": Verb("train_tokenizer", "learn to turn sweeps into tokens and back"),
+    "train tokenizer": Verb("train_tokenizer", "train the network that encodes sweeps as tokens"),
     "train occupancy-4d": Verb("train_occupancy", "train our variant of the learned baseline 4D-Occ"),
     "train baseline": Verb("train_baseline", "train another system of the paper: st3dcnn, spfnet, s2net, 4d_occ"),
-    "evaluate-tokenizer": Verb("evaluate_tokenizer", "score and draw how well a tokenizer reconstructs sweeps"),
-    "tokenize": Verb("tokenize", "put drives through a tokenizer once, before a world model trains on them"),
-    "train world-model": Verb("train_world_model", "learn how tokens go on, given the past and the ego's motion"),
-    "train depth-selector": Verb("train_depth_selector", "learn which depth a ray takes: rendered or measured"),
-    "export": Verb("export", "put a trained tokenizer and world model into one folder to share and forecast with"),
+    "evaluate-tokenizer": Verb("evaluate_tokenizer", "score how well a tokenizer reconstructs sweeps"),
+    "tokenize": Verb("tokenize", "encode drives as tokens, on which a world model is trained"),
+    "train world-model": Verb("train_world_model", "train the network that predicts future tokens"),
+    "train depth-selector": Verb("train_depth_selector", "train the choice between rendered and measured depths"),
+    "export": Verb("export", "write a trained model into one folder, to share it"),
     "forecast": Verb("forecast", "predict the sweeps that follow a moment of a drive, and write them"),
-    "serve": Verb("serve", "play a log in real time and forecast from its newest sweep"),
-    "view": Verb("view", "ask what if, in the browser: draw the ego's way, watch the futures that follow"),
+    "serve": Verb("serve", "play a log in real time, and forecast from its newest sweep"),
+    "view": Verb("view", "what-if studio in the browser: draw a path for the ego, see the forecast"),
     "evaluate": Verb("evaluate", "score a model or a baseline on a data set by the field's protocol"),
-    "compare": Verb("compare", "put score files side by side in one table"),
+    "compare": Verb("compare", "compare score files in one table"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    # Idle OpenMP threads sleep instead of spinning: on a machine with other work that is half of the time. Torch reads
-    # it when it is loaded, which has not happened yet; who sets it otherwise is obeyed.
+    # Idle OpenMP threads sleep instead of spinning: on a machine with other work that saves half of the time. Torch
+    # reads it when it is loaded, which has not happened yet. A value that the user has set stays.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
@@ -106,13 +106,13 @@ def split_verb(arguments: Sequence[str]) -> tuple[str, list[str]]:
         present = present_verb(verb)
         if present is not None:
             raise UsageError(f"`copilot4d {verb}` is called `copilot4d {present}` now")
-    known = ", ".join(VERBS)
     group = [verb for verb in VERBS if verb.startswith(f"{arguments[0]} ")]
     if group:
         near = did_you_mean(" ".join(arguments[:2]), group)
-        raise UsageError(f"`copilot4d {arguments[0]}` has: {', '.join(group)}{near}")
-    near = did_you_mean(arguments[0], list(VERBS), "copilot4d ")
-    raise UsageError(f"there is no verb {arguments[0]!r}{near}; the verbs are: {known}. Try: copilot4d --help")
+        raise UsageError(f"`copilot4d {arguments[0]}` needs one of: {', '.join(group)}{near}")
+    near = did_you_mean(arguments[0], [*VERBS, *(verb.split()[0] for verb in VERBS)], "copilot4d ")
+    known = "" if near else f"; the verbs are: {', '.join(VERBS)}"
+    raise UsageError(f"there is no verb {arguments[0]!r}{near}{known}. Try: copilot4d --help")
 
 
 def run_verb(verb: str, arguments: Sequence[str]) -> int:
@@ -124,6 +124,11 @@ def run_verb(verb: str, arguments: Sequence[str]) -> int:
     options = tyro.cli(kind, args=with_data_flag(kind, arguments), prog=f"copilot4d {verb}")
     if hasattr(options, "check"):  # what can be told before torch is loaded
         options.check()
+    if getattr(options, "submit", None) is not None:
+        from copilot4d.cli import submit
+
+        if submit.is_to_be_submitted(options):
+            return submit.submit(verb, arguments, options)
     return int(importlib.import_module(f"copilot4d.cli.{VERBS[verb].module}").run(options))
 
 
@@ -167,11 +172,12 @@ def overview(group: str | None = None) -> str:
     lines = [
         f"copilot4d {__version__}: lidar world models, from logs on disk to scored forecasts",
         "",
-        "usage: copilot4d VERB [options]        copilot4d VERB --help explains a verb, with an example",
+        "usage: copilot4d VERB [options]        copilot4d VERB --help shows its options and an example",
         "",
         *(f"  {name:<{width}}  {verb.summary}" for name, verb in shown.items()),
         "",
-        "  --debug anywhere shows the traceback of an error; --version prints the version",
+        "  --debug (with any verb) shows the traceback of an error",
+        "  --version prints the version; copilot4d completion bash|zsh prints the shell completion",
     ]
     return "\n".join(lines)
 

@@ -63,7 +63,7 @@ def cache_config(options: Options, loaded: LoadedTokenizer) -> TokenCacheConfig:
     """What the cache's manifest will say."""
     model = loaded.tokenizer.config
     passed = ("token_frame", "intervals", "past_frames", "future_frames", "reference_every", "gathered_past",
-              "columns", "variants", "augmentation", "seed")  # fmt: skip
+              "expected", "columns", "variants", "augmentation", "seed")  # fmt: skip
     return TokenCacheConfig(
         tokenizer_sha256=loaded.sha256,
         vocabulary=model.vocabulary,

@@ -25,8 +25,8 @@ from copilot4d.checkpoints.load_occupancy_4d import KIND as OCCUPANCY_4D
 from copilot4d.checkpoints.load_occupancy_4d import load_occupancy_4d_network
 from copilot4d.checkpoints.model_folder import DESCRIPTION, run_of, shipped_model, shipped_occupancy_4d
 from copilot4d.checkpoints.pretrained import ModelCard, Score
+from copilot4d.cli.card_words import SELECTOR_SUMMARY, occupancy_summary
 from copilot4d.cli.console import console, next_step, track
-from copilot4d.cli.export import occupancy_summary
 from copilot4d.cli.options.train_depth_selector import Options
 from copilot4d.cli.outputs import check_output_folder
 from copilot4d.cli.training_drives import choose_drives
@@ -133,7 +133,7 @@ def copy_model(home: Path, target: Path) -> None:
 def start_of(home: Path, occupancy: Occupancy4d | None) -> DepthSelector | None:
     """The selector that the model has, if it chooses among the same candidates."""
     start = depth_selector_in(home)
-    if start is None or start.config.needs_occupancy_depths != (occupancy is not None):
+    if start is None or start.config.needs_occupancy_depths != (occupancy is not None) or not start.config.needs_motion:
         return None
     return start
 
@@ -195,24 +195,28 @@ def card(options: Options, selector: DepthSelector, rays: int, seconds: float, s
     """What is known about the selector."""
     return ModelCard(
         title=f"{options.model.resolve().name}: depth selector",
-        summary="Chooses each ray's depth: rendered, or measured by the past.",
+        summary=SELECTOR_SUMMARY,
         trained_on=[str(path) for path in options.data],
         steps=options.updates,
         samples=rays,
         training_s=seconds,
         hardware=f"{platform.machine()}, {sys.platform}",
-        scores=[Score(metric="cost of a ray, m2", value=score, dataset="held-out forecasts", protocol="its own")],
+        scores=[
+            Score(
+                metric="cost of a ray (m²)", value=score, dataset="held-out forecasts", protocol="the run's own score"
+            )
+        ],
         command=shlex.join(["copilot4d", *sys.argv[1:]]),
     )
 
 
 def occupancy_card(options: Options, network: Occupancy4d) -> ModelCard:
     """What is known about the occupancy network: where it came from."""
-    origin = f"Copied from {options.occupancy or options.model}, which says how it was trained."
+    origin = f"It was copied from {options.occupancy or options.model}; see there for its training."
     return ModelCard(
         title=f"{options.model.resolve().name}: occupancy network",
-        summary=f"{occupancy_summary(network.config)} {origin}",
-        trained_on=["see there"], steps=0, samples=0, training_s=0.0, hardware="see there",
+        summary=f"An occupancy network. {occupancy_summary(network.config)} {origin}",
+        trained_on=[f"see {options.occupancy or options.model}"], steps=0, samples=0, training_s=0.0, hardware="",
     )  # fmt: skip
 
 

@@ -14,7 +14,8 @@ from copilot4d.training import LogRecord, Recipe, TrainingConfig
 C = TypeVar("C")
 PASSED = (
     "run", "seed", "accumulation", "workers", "loader_timeout_s", "device", "precision", "compile", "parallel",
-    "init_from", "log_every", "save_every", "evaluate_every", "pictures_every", "keep_last", "dry_run",
+    "init_from", "log_every", "save_every", "evaluate_every", "pictures_every", "keep_last", "checkpoints_to",
+    "dry_run",
 )  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import permutations, product
 from pathlib import Path
 
@@ -18,9 +17,9 @@ import numpy as np
 from copilot4d.datasets.argoverse2_files import (
     LOWER_LIDAR,
     UPPER_LIDAR,
+    Argoverse2Points,
     read_calibration,
     read_ego_poses,
-    read_sweep_file,
 )
 from copilot4d.datasets.dataset import Dataset
 from copilot4d.datasets.indexing import Indexed
@@ -94,7 +93,7 @@ def _open_log(name: str, folder: Path) -> Drive:
         paths=paths,
         world_from_lidar=world_from_lidar,
         timestamps_ns=timestamps_ns,
-        read_file=partial(read_sweep_file, lidar_from_ego=lidar_from_ego, lower_origin=lower_origin),
+        read_file=Argoverse2Points(lidar_from_ego=lidar_from_ego, lower_origin=lower_origin),
     )
     return Drive(
         name=name, world_from_lidar=world_from_lidar, timestamps_ns=timestamps_ns, read=reader,
@@ -103,17 +102,17 @@ def _open_log(name: str, folder: Path) -> Drive:
 
 
 def _placement(drive: Drive) -> FloatArray:
-    """(15,) what `read_sweep_file` needs beside the file: the top of lidar_from_ego, and the lower lidar's place."""
+    """(15,) what the reader needs beside the file: the top of lidar_from_ego, and the lower lidar's place."""
     assert isinstance(drive.read, SweepReader)
-    assert isinstance(drive.read.read_file, partial)
-    given = drive.read.read_file.keywords
-    return np.concatenate([given["lidar_from_ego"][:3].ravel(), given["lower_origin"]])
+    given = drive.read.read_file
+    assert isinstance(given, Argoverse2Points)
+    return np.concatenate([given.lidar_from_ego[:3].ravel(), given.lower_origin])
 
 
 def _reader(placement: FloatArray) -> Callable[[Path], PointFile]:
     """The reader of a log's sweeps, of the numbers that `_placement` gave."""
     lidar_from_ego = np.vstack([placement[:12].reshape(3, 4), [0, 0, 0, 1]])
-    return partial(read_sweep_file, lidar_from_ego=lidar_from_ego, lower_origin=placement[12:])
+    return Argoverse2Points(lidar_from_ego=lidar_from_ego, lower_origin=placement[12:])
 
 
 def x_forward(ego_from_sensor: FloatArray) -> FloatArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,34 @@ _QUATERNION_TOLERANCE = 1e-2
 _RESTORE = "download the file again"
 
 
-def read_sweep_file(path: Path, *, lidar_from_ego: FloatArray, lower_origin: FloatArray) -> PointFile:
-    """One sweep in the lidar frame, with the origin of each point: zero, or `lower_origin` (3,) for the lower lidar."""
-    table = _read_table(path, _SWEEP_COLUMNS, threads=False)
+@dataclass(frozen=True, kw_only=True)
+class Argoverse2Points:
+    """Reads the sweep files of one log. Plain data, so that worker processes can be sent one."""
+
+    lidar_from_ego: FloatArray
+    lower_origin: FloatArray
+    with_times: bool = False
+
+    def timed(self) -> Argoverse2Points:
+        """The same reader, which reads the times of the points as well."""
+        return replace(self, with_times=True)
+
+    def __call__(self, path: Path) -> PointFile:
+        """The sweep of a file."""
+        return read_sweep_file(
+            path, lidar_from_ego=self.lidar_from_ego, lower_origin=self.lower_origin, with_times=self.with_times
+        )
+
+
+def read_sweep_file(
+    path: Path, *, lidar_from_ego: FloatArray, lower_origin: FloatArray, with_times: bool = False
+) -> PointFile:
+    """One sweep in the lidar frame, with the origin of each point: zero, or `lower_origin` (3,) for the lower lidar.
+
+    with_times: and the nanoseconds from the sweep's time to each point's, which do not move the points: they are
+    compensated.
+    """
+    table = _read_table(path, (*_SWEEP_COLUMNS, *(("offset_ns",) if with_times else ())), threads=False)
     count = table.num_rows
     if count == 0:
         raise DataError(path, "points", expected="at least one point", found="none", remedy=_RESTORE)
@@ -47,7 +73,8 @@ def read_sweep_file(path: Path, *, lidar_from_ego: FloatArray, lower_origin: Flo
         _place(path, xyz, lasers, lidar_from_ego, lower_origin, points[rows], origins[rows])
         intensity[rows] = _integers(path, "intensity", batch.column("intensity"))
         at += len(batch)
-    return PointFile(points=points, intensity=intensity, origins=origins)
+    times = _integers(path, "offset_ns", _whole(table, "offset_ns")).astype(np.int64) if with_times else None
+    return PointFile(points=points, intensity=intensity, origins=origins, times=times)
 
 
 def _place(
@@ -108,6 +135,12 @@ def read_calibration(path: Path, sensors: Sequence[str]) -> dict[str, FloatArray
         rows.append(names.index(sensor))
     poses = _poses(path, table.take(rows), list(sensors))
     return dict(zip(sensors, poses, strict=True))
+
+
+def read_columns(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Columns of numbers, of any type, of a small .feather table."""
+    table = _read_table(path, names)
+    return {name: _numbers(path, name, _whole(table, name), "fiu", "numbers") for name in names}
 
 
 def _poses(path: Path, table: Any, labels: list[str]) -> FloatArray:

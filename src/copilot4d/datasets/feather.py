@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,25 +27,28 @@ from copilot4d.errors import DataError
 _POSITIONS = ("x", "y", "z")
 
 
-def read_feather(path: Path) -> PointFile:
+def read_feather(path: Path, time_names: Sequence[str] = ()) -> PointFile:
     """The points of one file; only the columns that are used are read and uncompressed.
 
     The arrays (N, 3) come in column order: the file has whole columns, and to weave them into rows costs more.
     """
     try:
         with pa.OSFile(str(path)) as source:
-            table = _read_table(path, source)
+            table = _read_table(path, source, time_names)
             table.validate()
             batches = table.to_batches()
     except (pa.ArrowException, ValueError, KeyError, NotImplementedError, MemoryError) as error:
         raise damaged(path, "a whole .feather file (version 2)", error) from error
     intensity = [name for name in INTENSITY_NAMES if name in table.column_names][:1]
     origins = ORIGIN_NAMES if all(name in table.column_names for name in ORIGIN_NAMES) else ()
+    time_name = next((name for name in time_names if name in table.column_names), None)
+    times = None if time_name is None else table.column(time_name).combine_chunks().to_numpy(zero_copy_only=False)
     columns, finite = _columns(batches, (*_POSITIONS, *intensity, *origins), table.num_rows)
     return PointFile(
         points=columns[:3].T,
         intensity=columns[3] if intensity else None,
         origins=columns[-3:].T if origins else None,
+        times=times,
         known_finite=finite,
     )
 
@@ -57,14 +60,15 @@ def write_feather(path: Path, fields: Mapping[str, Array]) -> None:
     pa.feather.write_feather(table, str(path), compression=compression, chunksize=max(1, table.num_rows))
 
 
-def _read_table(path: Path, source: pa.NativeFile) -> pa.Table:
+def _read_table(path: Path, source: pa.NativeFile, time_names: Sequence[str]) -> pa.Table:
     """The used columns. One sweep is too small for threads: handing it to them costs more than they save."""
     reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(use_threads=False))
     schema = reader.schema
     if any(name not in schema.names for name in _POSITIONS):
         raise missing_columns(path, schema.names)
-    indices = [k for k, name in enumerate(schema.names) if name in USED_NAMES]
-    twice = [name for name in USED_NAMES if schema.names.count(name) > 1]
+    used = {*USED_NAMES, *[name for name in time_names if name in schema.names][:1]}
+    indices = [k for k, name in enumerate(schema.names) if name in used]
+    twice = [name for name in sorted(used) if schema.names.count(name) > 1]
     if twice:
         raise DataError(
             path, "columns", expected="each name once", found=f"{schema.names.count(twice[0])} columns {twice[0]}",

@@ -14,15 +14,18 @@ from typing import Any
 import numpy as np
 
 from copilot4d.datasets.dataset import Dataset
+from copilot4d.datasets.deskewing import Deskewing
 from copilot4d.datasets.folder_config import FILE_NAME, UNITS_M, FolderConfig, load_config, parse_keys
 from copilot4d.datasets.folder_timing import Timing, read_timing
 from copilot4d.datasets.folder_writer import write_folder, write_kitti
 from copilot4d.datasets.point_fields import PointFile
 from copilot4d.datasets.point_files import SUFFIXES, read_points
+from copilot4d.datasets.point_times import TIME_FIELDS
 from copilot4d.datasets.sweep_files import SweepReader, list_folder, subfolders
 from copilot4d.errors import DataError
 from copilot4d.geometry import Drive, se3
 from copilot4d.geometry.se3 import FloatArray
+from copilot4d.geometry.trajectory import Trajectory
 
 __all__ = ["open", "recognise", "write_folder", "write_kitti"]
 
@@ -52,10 +55,11 @@ def recognise(path: Path) -> Path | None:
     return path if _drive_subfolders(path) else None
 
 
-def open(root: Path, *, require_poses: bool = True) -> Dataset:
+def open(root: Path, *, require_poses: bool = True, deskew: bool | None = None) -> Dataset:
     """The data set at a root that `recognise` gave.
 
     A drive without poses is an error when it is opened, so that the others can be used; if no drive has any, at once.
+    `deskew` goes before what the descriptions say.
     """
     drives = _find_drives(root)
     by_name: dict[str, _DriveFolder] = {}
@@ -75,7 +79,7 @@ def open(root: Path, *, require_poses: bool = True) -> Dataset:
         root=root,
         names=tuple(by_name),
         splits=_splits(by_name),
-        open_drive=partial(_open_drive, drives=by_name, require_poses=require_poses),
+        open_drive=partial(_open_drive, drives=by_name, require_poses=require_poses, deskew=deskew),
         names_without_poses=without_poses,
     )
 
@@ -178,7 +182,7 @@ def _split_of(drive: _DriveFolder) -> str | None:
     return next((split for split, names in listed if drive.name in names or drive.folder.name in names), None)
 
 
-def _open_drive(name: str, *, drives: dict[str, _DriveFolder], require_poses: bool) -> Drive:
+def _open_drive(name: str, *, drives: dict[str, _DriveFolder], require_poses: bool, deskew: bool | None) -> Drive:
     drive = drives[name]
     config = drive.config
     pose_file = _pose_file(drive)
@@ -192,7 +196,15 @@ def _open_drive(name: str, *, drives: dict[str, _DriveFolder], require_poses: bo
             found="none", remedy="copy the sweeps there, or correct `sweeps:` in copilot4d.yaml",
         )  # fmt: skip
     timing = read_timing(drive.folder, config, paths, pose_file)
-    world_from_lidar = _lidar_poses(timing, config)
+    world_from_lidar = _lidar_poses(timing.poses, config)
+    is_deskewed = (config.deskew if deskew is None else deskew) is True and pose_file is not None
+    read_file = FolderPoints(
+        columns=config.columns,
+        drop_invalid=config.invalid_points == "drop",
+        scale=UNITS_M[config.units],
+        lidar_from_file=config.lidar_from_file,
+        time_field=config.time_field,
+    )
     order = timing.order
     return Drive(
         name=name,
@@ -202,12 +214,10 @@ def _open_drive(name: str, *, drives: dict[str, _DriveFolder], require_poses: bo
             paths=tuple(paths[k] for k in order),
             world_from_lidar=world_from_lidar,
             timestamps_ns=timing.timestamps_ns,
-            read_file=FolderPoints(
-                columns=config.columns,
-                drop_invalid=config.invalid_points == "drop",
-                scale=UNITS_M[config.units],
-                lidar_from_file=config.lidar_from_file,
-            ),
+            read_file=read_file.timed() if is_deskewed else read_file,
+            deskewing=Deskewing(trajectory=_trajectory(timing, config), time_unit=config.time_unit)
+            if is_deskewed
+            else None,
         ),
         split=_split_of(drive),
         format=FORMAT,
@@ -216,10 +226,17 @@ def _open_drive(name: str, *, drives: dict[str, _DriveFolder], require_poses: bo
     )
 
 
-def _lidar_poses(timing: Timing, config: FolderConfig) -> FloatArray:
+def _trajectory(timing: Timing, config: FolderConfig) -> Trajectory:
+    """Of the lidar: at all times that the pose file has, or else at the sweeps' own."""
+    if timing.way is None or len(timing.way.poses) < 2:
+        return Trajectory(timestamps_ns=timing.timestamps_ns, world_from_body=_lidar_poses(timing.poses, config))
+    return Trajectory(timestamps_ns=timing.way.timestamps_ns, world_from_body=_lidar_poses(timing.way.poses, config))
+
+
+def _lidar_poses(file_poses: FloatArray, config: FolderConfig) -> FloatArray:
     """(N, 4, 4) world_from_lidar in metres, from a lidar frame in our axes."""
     scale = UNITS_M[config.units]
-    poses = timing.poses.copy()
+    poses = file_poses.copy()
     poses[:, :3, 3] *= scale
     if config.ego_from_lidar is not None:
         ego_from_lidar = config.ego_from_lidar.copy()
@@ -237,10 +254,19 @@ class FolderPoints:
     drop_invalid: bool
     scale: float
     lidar_from_file: FloatArray  # (3, 3), a permutation of axes with signs
+    time_field: str | None = None  # the column with the times of the points; None: by its usual names
+    with_times: bool = False
+
+    def timed(self) -> FolderPoints:
+        """The same reader, which reads the times of the points as well."""
+        return replace(self, with_times=True)
 
     def __call__(self, path: Path) -> PointFile:
         """The file's points, turned and scaled where the description says so."""
-        file = read_points(path, columns=self.columns, drop_invalid=self.drop_invalid)
+        names = TIME_FIELDS if self.time_field is None else (self.time_field.lower(),)
+        file = read_points(
+            path, columns=self.columns, drop_invalid=self.drop_invalid, time_names=names if self.with_times else ()
+        )
         if self.scale == 1 and np.array_equal(self.lidar_from_file, np.eye(3)):
             return file
         to_lidar = (self.scale * self.lidar_from_file.T).astype(np.float32)

@@ -45,6 +45,9 @@ class FolderConfig:
     pose_frame: str = "world_from_lidar"  # or "world_from_ego", with ego_from_lidar
     ego_from_lidar: FloatArray | None = None  # (4, 4)
     timestamps: Mapping[str, Any] | None = None  # {file: NAME, unit: s} or {filename: ns} or {rate_hz: 10}
+    deskew: bool | None = None  # move points to their sweep's time by their own times; by default not
+    time_field: str | None = None  # the column with the times of the points; by default looked for
+    time_unit: str | None = None  # its unit; by default told by how long a sweep takes
     ego_box: FloatArray | None = None  # (6,) in our axes, metres, at the lidar
     split: str | None = None  # of this drive
     splits: Mapping[str, tuple[str, ...]] | None = None  # split -> names of drives
@@ -139,6 +142,12 @@ def _one_of(*choices: str) -> Callable[[Path, str, Any], str]:
         return value
 
     return parse
+
+
+def _switch(path: Path, key: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _bad(path, key, "true or false", repr(value), f"write `{key}: true` or leave it out")
+    return value
 
 
 def _columns(path: Path, key: str, value: Any) -> tuple[str, ...]:
@@ -246,6 +255,9 @@ _PARSERS: dict[str, Callable[[Path, str, Any], Any]] = {
     "pose_frame": _one_of("world_from_lidar", "world_from_ego"),
     "ego_from_lidar": parse_motion,
     "timestamps": _timestamps,
+    "deskew": _switch,
+    "time_field": _text,
+    "time_unit": _one_of(*UNITS_NS),
     "ego_box": parse_ego_box,
     "split": _text,
     "splits": _splits,

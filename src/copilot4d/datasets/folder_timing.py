@@ -45,6 +45,7 @@ class Timing:
     order: NDArray[np.int64]  # (N,) which of the given files each sweep is
     timestamps_ns: NDArray[np.int64]  # (N,) strictly increasing
     poses: FloatArray  # (N, 4, 4) as the pose file has them: of its frame, in its units
+    way: TimedPoses | None = None  # all that the pose file has, where its poses have times of their own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +104,7 @@ def read_timing(folder: Path, config: FolderConfig, paths: tuple[Path, ...], pos
             poses=_poses_at(
                 pose_file, trajectory, timestamps_ns, config.pose_time_unit, time_source(folder, config, paths)
             ),
+            way=trajectory,
         )
     order, timestamps_ns = _sweep_times(folder, config, paths) or _assumed_times(folder, paths)
     if pose_file is None:

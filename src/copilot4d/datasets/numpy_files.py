@@ -10,6 +10,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +48,14 @@ _DAMAGE = (
 )  # fmt: skip
 
 
-def read_bin(path: Path, columns: Sequence[str] = KITTI_COLUMNS) -> PointFile:
+def read_bin(path: Path, columns: Sequence[str] = KITTI_COLUMNS, time_names: Sequence[str] = ()) -> PointFile:
     """Rows of little-endian float32. The points are a strided view of the rows."""
     values = _read_floats(path, columns)
     rows = values.reshape(-1, len(columns))
     finite = math.isfinite(np.vdot(values, values))  # one pass over all columns; NaN and infinity survive it
     if columns == KITTI_COLUMNS:  # without looking names up: this is the way of most sweeps ever read
         return PointFile(points=rows[:, :3], intensity=rows[:, 3], known_finite=finite)
-    return _from_rows(path, rows, tuple(columns), known_finite=finite)
+    return _from_rows(path, rows, tuple(columns), time_names, known_finite=finite)
 
 
 def _read_floats(path: Path, columns: Sequence[str]) -> NDArray[np.float32]:
@@ -101,13 +102,13 @@ def _fill(descriptor: int, buffer: memoryview) -> int:
     return got
 
 
-def read_npy(path: Path, columns: Sequence[str] | None = None) -> PointFile:
+def read_npy(path: Path, columns: Sequence[str] | None = None, time_names: Sequence[str] = ()) -> PointFile:
     """An (N, >= 3) array whose columns are x y z [intensity], or as `columns` says, or a structured array."""
     values = _load(path)
     if not isinstance(values, np.ndarray):
         raise damaged(path, "one array (.npy)", "an archive of arrays; name it .npz")
     if values.dtype.names and values.ndim == 1:
-        return from_fields(path, {name: _column(path, values[name], name) for name in values.dtype.names})
+        return from_fields(path, {name: _column(path, values[name], name) for name in values.dtype.names}, time_names)
     values = _real(path, values, "points")
     names = tuple(columns) if columns else KITTI_COLUMNS[: values.shape[-1] if values.ndim == 2 else 3]
     if values.ndim != 2 or values.shape[1] < max(3, len(names)):
@@ -115,17 +116,21 @@ def read_npy(path: Path, columns: Sequence[str] | None = None) -> PointFile:
             path, "points", expected=f"an array (N, {max(3, len(names))}) of {' '.join(names)}",
             found=f"shape {values.shape}", remedy="save one row per point",
         )  # fmt: skip
-    return _from_rows(path, to_float32(values), names)
+    file = _from_rows(path, to_float32(values), names)
+    at = next((names.index(name) for name in time_names if name in names), None)
+    return file if at is None else replace(file, times=values[:, at])  # as wide as they were saved
 
 
-def read_npz(path: Path) -> PointFile:
-    """Arrays `points` (N, 3), and where there, `intensity` (N,) and `origins` (N, 3); or one array per column."""
+def read_npz(path: Path, time_names: Sequence[str] = ()) -> PointFile:
+    """Arrays `points` (N, 3), and where there, `intensity` (N,), `origins` (N, 3) and one of `time_names` (N,); or one
+    array per column.
+    """
     archive = _load(path)
     if isinstance(archive, np.ndarray):
         raise damaged(path, "an archive of arrays (.npz)", "a single array; name it .npy")
     with archive:
         has_points = "points" in archive.files
-        wanted = _NPZ_NAMES if has_points else USED_NAMES
+        wanted = {*(_NPZ_NAMES if has_points else USED_NAMES), *time_names}
         _check_members(path, archive, wanted)
         try:
             arrays = {name: archive[name] for name in archive.files if name in wanted}
@@ -134,16 +139,19 @@ def read_npz(path: Path) -> PointFile:
         if not has_points:
             if any(name not in arrays for name in "xyz"):
                 raise missing_columns(path, archive.files)
-            return from_fields(path, {name: _column(path, values, name) for name, values in arrays.items()})
+            return from_fields(path, {name: _column(path, values, name) for name, values in arrays.items()}, time_names)
     count = len(arrays["points"]) if arrays["points"].ndim else 0
     for name, values in arrays.items():
-        expected = (count,) if name == "intensity" else (count, 3)
+        expected = (count, 3) if name in ("points", "origins") else (count,)
         if _real(path, values, name).shape != expected:
             raise DataError(
                 path, name, expected=f"shape {expected}", found=f"shape {values.shape}", remedy="save one row per point"
             )
-    found = {name: to_float32(values) for name, values in arrays.items()}
-    return PointFile(points=found["points"], intensity=found.get("intensity"), origins=found.get("origins"))
+    found = {name: to_float32(values) for name, values in arrays.items() if name in _NPZ_NAMES}
+    times = next((arrays[name] for name in time_names if name in arrays), None)
+    return PointFile(
+        points=found["points"], intensity=found.get("intensity"), origins=found.get("origins"), times=times
+    )
 
 
 def _check_members(path: Path, archive: Any, wanted: Container[str]) -> None:
@@ -177,14 +185,17 @@ def write_npz(path: Path, fields: Mapping[str, Array]) -> None:
     np.savez(path, **arrays)  # type: ignore[arg-type]  # mypy takes the arrays for savez's own options
 
 
-def _from_rows(path: Path, rows: Array, names: tuple[str, ...], known_finite: bool = False) -> PointFile:
+def _from_rows(
+    path: Path, rows: Array, names: tuple[str, ...], time_names: Sequence[str] = (), *, known_finite: bool = False
+) -> PointFile:
     """Rows of float32 -> PointFile; positions that are the first three columns stay a view of the rows."""
     if names[:3] != ("x", "y", "z"):
-        return from_fields(path, {name: rows[:, k] for k, name in enumerate(names)})
+        return from_fields(path, {name: rows[:, k] for k, name in enumerate(names)}, time_names)
     intensity = next((rows[:, names.index(name)] for name in INTENSITY_NAMES if name in names), None)
     has_origins = all(name in names for name in ORIGIN_NAMES)
     origins = rows[:, [names.index(name) for name in ORIGIN_NAMES]] if has_origins else None
-    return PointFile(points=rows[:, :3], intensity=intensity, origins=origins, known_finite=known_finite)
+    times = next((rows[:, names.index(name)] for name in time_names if name in names), None)
+    return PointFile(points=rows[:, :3], intensity=intensity, origins=origins, times=times, known_finite=known_finite)
 
 
 def _load(path: Path) -> Any:

@@ -28,9 +28,10 @@ class Format:
     open: Callable[..., Dataset]  # root -> Dataset; with `require_poses` where poses are optional
     looks_like: str  # for the message of a path that is nothing we know
     poses_optional: bool = False
+    deskews: bool = False  # takes `deskew`
 
 
-def _format(name: str, module: str, looks_like: str, poses_optional: bool = False) -> Format:
+def _format(name: str, module: str, looks_like: str, poses_optional: bool = False, deskews: bool = False) -> Format:
     """A row whose module is imported on first use, so that pyarrow, say, is loaded for Argoverse 2 alone."""
 
     def call(function: str) -> Callable[..., Any]:
@@ -40,8 +41,9 @@ def _format(name: str, module: str, looks_like: str, poses_optional: bool = Fals
         return imported
 
     return Format(
-        name=name, recognise=call("recognise"), open=call("open"), looks_like=looks_like, poses_optional=poses_optional
-    )
+        name=name, recognise=call("recognise"), open=call("open"), looks_like=looks_like, poses_optional=poses_optional,
+        deskews=deskews,
+    )  # fmt: skip
 
 
 FORMATS: dict[str, Format] = {
@@ -54,8 +56,19 @@ FORMATS: dict[str, Format] = {
         _format("kitti_360", "kitti_360", "data_3d_raw/2013_05_28_drive_0000_sync/velodyne_points/data and data_poses"),
         _format("nuscenes", "nuscenes", "v1.0-trainval/sample_data.json and samples/LIDAR_TOP"),
         _format("argoverse2", "argoverse2", "val/LOG/sensors/lidar/TIMESTAMP.feather and city_SE3_egovehicle.feather"),
-        _format("ros_bag", "ros_bag", "drive.mcap, drive.bag, or a ROS 2 bag's metadata.yaml", poses_optional=True),
-        _format("folder", "folder", "copilot4d.yaml, or point files beside poses.txt", poses_optional=True),
+        _format("waymo", "waymo", "training/lidar/SEGMENT.parquet and training/vehicle_pose"),
+        _format("once", "once", "data/000000/000000.json and data/000000/lidar_roof"),
+        _format("pandaset", "pandaset", "001/lidar/poses.json beside 001/lidar/00.feather, converted from 00.pkl.gz"),
+        _format(
+            "ros_bag",
+            "ros_bag",
+            "drive.mcap, drive.bag, or a ROS 2 bag's metadata.yaml",
+            poses_optional=True,
+            deskews=True,
+        ),
+        _format(
+            "folder", "folder", "copilot4d.yaml, or point files beside poses.txt", poses_optional=True, deskews=True
+        ),
     )
 }
 
@@ -79,8 +92,9 @@ def open_dataset(
     `format` is one of FORMATS and is needed only where a folder could be two of them. Without poses a log cannot be
     used, and a DataError says so; with `require_poses=False` such drives get identity poses, and
     `Dataset.has_poses(name)` is False for them. "path/to/nuscenes@20hz" opens all sweeps, not only the keyframes.
-    `lidar_topics`, `pose_topic` and `deskew` choose in a ROS bag or MCAP file what it does not tell by itself
-    (docs/bags.md).
+    `lidar_topics` and `pose_topic` choose in a ROS bag or MCAP file what it does not tell by itself (docs/bags.md).
+    `deskew` moves each point to its sweep's time: in bags by default where points have times, in own data
+    (docs/own_data.md) where it or the description says so.
     """
     if format is not None and format not in FORMATS:
         near = difflib.get_close_matches(format, FORMATS, n=1)
@@ -97,10 +111,15 @@ def open_dataset(
         options: dict[str, Any] = {"require_poses": require_poses} if found.poses_optional else {}
         chosen = {"lidar_topics": tuple(lidar_topics), "pose_topic": pose_topic, "deskew": deskew}
         if found.name == "ros_bag":
-            options |= {"lidar": tuple(lidar_topics), "poses": pose_topic, "deskew": deskew}
-        elif lidar_topics or pose_topic is not None or deskew is not None:
+            options |= {"lidar": tuple(lidar_topics), "poses": pose_topic}
+        elif lidar_topics or pose_topic is not None:
+            raise UsageError(f"topics are chosen for bags and MCAP files, and {path} is {found.name}: leave them out")
+        if found.deskews:
+            options["deskew"] = deskew
+        elif deskew:
             raise UsageError(
-                f"topics and deskewing are chosen for bags and MCAP files, and {path} is {found.name}: leave them out"
+                f"the points of bags, MCAP files and own data can be deskewed by their times, and {path} is "
+                f"{found.name}, whose files are read as they were published: leave deskewing out"
             )
         opened = found.open(root, **options, **({"sweeps": "all"} if all_sweeps else {}))
     except OSError as error:

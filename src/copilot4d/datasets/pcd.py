@@ -6,7 +6,7 @@ The header's VIEWPOINT is not used: points are taken to be in the lidar's own fr
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +26,8 @@ _KINDS = {"F": {"4", "8"}, "I": {"1", "2", "4", "8"}, "U": {"1", "2", "4", "8"}}
 _LONGEST_HEADER = 1 << 16
 
 
-def read_pcd(path: Path) -> PointFile:
-    """The fields x, y, z and, where there, intensity and origin_x, origin_y, origin_z."""
+def read_pcd(path: Path, time_names: Sequence[str] = ()) -> PointFile:
+    """The fields x, y, z and, where there, intensity, origin_x, origin_y, origin_z, and one of `time_names`."""
     content = path.read_bytes()
     header, start = _parse_header(path, content)
     names, dtype, count = _layout(path, header)
@@ -42,7 +42,8 @@ def read_pcd(path: Path) -> PointFile:
             fields = _uncompressed(path, content, start, dtype, count, names)
         case other:
             raise damaged(path, "DATA ascii, binary or binary_compressed", f"DATA {' '.join(other)}")
-    return from_fields(path, {name: values for name, values in fields.items() if name.lower() in USED_NAMES})
+    used = {*USED_NAMES, *time_names}
+    return from_fields(path, {name: values for name, values in fields.items() if name.lower() in used}, time_names)
 
 
 def write_pcd(path: Path, fields: Mapping[str, Array]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,8 +31,8 @@ class _Element:
         return np.dtype([(name, byte_order + kind) for name, kind in self.properties.items()])
 
 
-def read_ply(path: Path) -> PointFile:
-    """The `vertex` element's x, y, z and, where there, intensity and origin_x, origin_y, origin_z."""
+def read_ply(path: Path, time_names: Sequence[str] = ()) -> PointFile:
+    """The `vertex` element's x, y, z and, where there, intensity, origin_x, origin_y, origin_z and a time."""
     content = path.read_bytes()
     byte_order, elements, start = _parse_header(path, content)
     skipped_bytes = skipped_lines = 0
@@ -48,9 +48,9 @@ def read_ply(path: Path) -> PointFile:
             continue
         if not byte_order:
             lines = content[start:].split(b"\n")[skipped_lines:]
-            return from_fields(path, ascii_rows(path, lines, list(element.properties), element.count))
+            return from_fields(path, ascii_rows(path, lines, list(element.properties), element.count), time_names)
         rows = binary_rows(path, content, start + skipped_bytes, element.dtype(byte_order), element.count)
-        return from_fields(path, {name: rows[name] for name in element.properties})
+        return from_fields(path, {name: rows[name] for name in element.properties}, time_names)
     raise DataError(
         path, "header", expected="an element `vertex`", found=", ".join(e.name for e in elements) or "no element",
         remedy="write the points as the element vertex",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,16 +29,20 @@ class PointFile:
     points: NDArray[np.float32]
     intensity: NDArray[np.float32] | None = None
     origins: NDArray[np.float32] | None = None
+    times: Array | None = None  # (N,) as the file has them (see `point_times`), where they were asked for
     known_finite: bool = False  # the reader has already seen that no number is NaN or infinite
 
 
-def from_fields(path: Path, fields: Mapping[str, Array]) -> PointFile:
-    """Named columns -> PointFile. Names are matched without regard to case; others than USED_NAMES are ignored."""
+def from_fields(path: Path, fields: Mapping[str, Array], time_names: Sequence[str] = ()) -> PointFile:
+    """Named columns -> PointFile. Names are matched without regard to case; others than USED_NAMES are ignored, but for
+    the first of `time_names` that is there.
+    """
     by_name = {name.lower(): values for name, values in fields.items()}
+    time_name = next((name for name in time_names if name in by_name), None)
     if any(name not in by_name for name in "xyz"):
         raise missing_columns(path, fields)
     for name, values in by_name.items():
-        if name in USED_NAMES and len(values) != len(by_name["x"]):
+        if (name in USED_NAMES or name == time_name) and len(values) != len(by_name["x"]):
             raise DataError(
                 path, f"column {name}", expected=f"{len(by_name['x'])} numbers, as x has", found=f"{len(values)}",
                 remedy="write columns of one length",
@@ -49,6 +53,7 @@ def from_fields(path: Path, fields: Mapping[str, Array]) -> PointFile:
         points=_stack(by_name, ("x", "y", "z")),
         intensity=None if intensity is None else to_float32(intensity),
         origins=_stack(by_name, ORIGIN_NAMES) if has_origins else None,
+        times=None if time_name is None else by_name[time_name],
     )
 
 

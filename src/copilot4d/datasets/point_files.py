@@ -1,7 +1,7 @@
 """One sweep's points in a file, read and written: .bin, .npy, .npz, .pcd, .ply, .feather, chosen by the suffix.
 
-What comes back is checked: float32, at least one point, all numbers finite. Fields beyond position, intensity and ray
-origin (ring, time, colour, ...) are ignored.
+What comes back is checked: float32, at least one point, all numbers finite. Fields beyond position, intensity, ray
+origin and, where they are asked for, times (ring, colour, ...) are ignored.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ __all__ = ["SUFFIXES", "PointFile", "read_kitti_points", "read_points", "suffix_
 SUFFIXES = (".bin", ".npy", ".npz", ".pcd", ".ply", ".feather")  # and .pcd.bin, for reading
 
 
-def read_points(path: str | Path, *, columns: Sequence[str] | None = None, drop_invalid: bool = False) -> PointFile:
-    """Read one sweep. `columns` names the columns of a .bin or .npy file (by default x y z intensity).
+def read_points(
+    path: str | Path, *, columns: Sequence[str] | None = None, drop_invalid: bool = False,
+    time_names: Sequence[str] = (),
+) -> PointFile:  # fmt: skip
+    """Read one sweep. `columns` names the columns of a .bin or .npy file (by default x y z intensity). `time_names`, in
+    lower case: the times of the points are read, too, from the first of these columns that there is.
 
     Points that are NaN or infinite are a DataError, or are left out if `drop_invalid`. The points of a .bin are a
     strided view of the file's rows: copying them apart would cost as much again as reading the file.
     """
     path = path if isinstance(path, Path) else Path(path)
     try:
-        file = _read(path, columns)
+        file = _read(path, columns, time_names)
     except OSError as error:
         raise _unreadable(path, error) from error
     return file if file.known_finite and len(file.points) else _checked(path, file, drop_invalid)
@@ -68,28 +72,28 @@ def suffix_of(path: Path) -> str:
     return ".pcd.bin" if suffix == ".bin" and path.name.lower().endswith(".pcd.bin") else suffix
 
 
-def _read(path: Path, columns: Sequence[str] | None) -> PointFile:
+def _read(path: Path, columns: Sequence[str] | None, time_names: Sequence[str]) -> PointFile:
     match suffix_of(path):
         case ".bin":
-            return numpy_files.read_bin(path, columns or numpy_files.KITTI_COLUMNS)
+            return numpy_files.read_bin(path, columns or numpy_files.KITTI_COLUMNS, time_names)
         case ".pcd.bin":
-            return numpy_files.read_bin(path, columns or numpy_files.NUSCENES_COLUMNS)
+            return numpy_files.read_bin(path, columns or numpy_files.NUSCENES_COLUMNS, time_names)
         case ".npy":
-            return numpy_files.read_npy(path, columns)
+            return numpy_files.read_npy(path, columns, time_names)
         case ".npz":
-            return numpy_files.read_npz(path)
+            return numpy_files.read_npz(path, time_names)
         case ".pcd":
             from copilot4d.datasets.pcd import read_pcd
 
-            return read_pcd(path)
+            return read_pcd(path, time_names)
         case ".ply":
             from copilot4d.datasets.ply import read_ply
 
-            return read_ply(path)
+            return read_ply(path, time_names)
         case ".feather":
             from copilot4d.datasets.feather import read_feather  # the only user of pyarrow, which is slow to import
 
-            return read_feather(path)
+            return read_feather(path, time_names)
         case other:
             raise DataError(
                 path, "file name", expected=f"one of {' '.join(SUFFIXES)}", found=other or "no suffix",
@@ -149,6 +153,7 @@ def _checked(path: Path, file: PointFile, drop_invalid: bool) -> PointFile:
         points=file.points[~bad],
         intensity=None if file.intensity is None else file.intensity[~bad],
         origins=None if file.origins is None else file.origins[~bad],
+        times=None if file.times is None else file.times[~bad],
         known_finite=True,
     )
 

@@ -19,7 +19,7 @@ from copilot4d.datasets.cache_folder import cache_folder
 from copilot4d.datasets.dataset import Dataset
 from copilot4d.datasets.file_lock import held
 from copilot4d.datasets.simulated_files import read_simulated, write_simulated
-from copilot4d.errors import Copilot4dWarning, DataError, UsageError
+from copilot4d.errors import Copilot4dWarning, DataError, UsageError, did_you_mean
 from copilot4d.geometry import Drive
 from copilot4d.simulator.benchmark import (
     MOMENTS,
@@ -63,7 +63,10 @@ def open(name: str) -> Dataset:
         ordered = tuple(n for split in ("train", "val", "test") for n in splits[split])
         return _dataset(root, ordered, splits, sensor)
     if match["split"] not in splits:
-        raise UsageError(f"street-v1 has no split {match['split']!r}; its splits: train, val, test")
+        raise UsageError(
+            f"street-v1 has no split {match['split']!r}{did_you_mean(match['split'], list(splits))}; "
+            "its splits: train, val, test"
+        )
     names = splits[match["split"]]
     if not names:
         raise UsageError(f"{name}: asks for no drives at all")

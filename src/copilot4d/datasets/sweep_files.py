@@ -11,11 +11,13 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from copilot4d.datasets.deskewing import Deskewing, RecordedSweep
 from copilot4d.datasets.point_files import PointFile, read_kitti_points, read_points
 from copilot4d.datasets.text_files import describe
 from copilot4d.errors import DataError
 from copilot4d.geometry import Drive, Sweep
 from copilot4d.geometry.se3 import FloatArray
+from copilot4d.geometry.trajectory import Trajectory
 
 # Returns from the recording car's own body (4D-Occ's box for KITTI): closed, any height, lidar frame.
 KITTI_EGO_BOX = np.array([-2.0, -1.55, -np.inf, 3.5, 1.55, np.inf])
@@ -29,10 +31,15 @@ class SweepReader:
     world_from_lidar: FloatArray  # (N, 4, 4)
     timestamps_ns: NDArray[np.int64]  # (N,)
     read_file: Callable[[Path], PointFile] = read_points
+    # Moves points to their sweep's time; None: they are as the files have them. `read_file` then reads times, too.
+    deskewing: Deskewing | None = None
 
     def __call__(self, index: int) -> Sweep:
         """Sweep `index` of the drive, from its file."""
         file = self.read_file(self.paths[index])
+        if self.deskewing is not None:
+            stamp, pose = int(self.timestamps_ns[index]), self.world_from_lidar[index]
+            file = self.deskewing.moved(self.paths[index], file, stamp, pose)
         return Sweep(
             points=file.points,
             intensity=file.intensity,
@@ -40,6 +47,22 @@ class SweepReader:
             world_from_lidar=self.world_from_lidar[index],
             timestamp_ns=int(self.timestamps_ns[index]),
         )
+
+    def recorded(self, index: int) -> RecordedSweep | None:
+        """Sweep `index` as its file has it, with the times of its points; None where it has none that can be read."""
+        timed = getattr(self.read_file, "timed", None)  # the same reader, which reads times as well
+        if not callable(timed):
+            return None
+        way = self.deskewing or Deskewing(
+            trajectory=Trajectory(timestamps_ns=self.timestamps_ns, world_from_body=self.world_from_lidar)
+        )
+        file = timed()(self.paths[index])
+        return None if file.times is None else way.recorded(self.paths[index], file, int(self.timestamps_ns[index]))
+
+    @property
+    def is_deskewed(self) -> bool:
+        """Whether points are moved to their sweep's time when they are read."""
+        return self.deskewing is not None
 
 
 def kitti_drive(

@@ -120,6 +120,23 @@ def spaced_windows(drive: Drive, *, n_in: int, n_out: int, step: int, every: int
     return [window for window in windows if window.complete]
 
 
+def spaced_frames(drive: Drive, *, n_in: int, n_out: int, step: int) -> NDArray[np.int32]:
+    """(windows, n_in + n_out) the frames of `spaced_windows`, all at once: for data sets of millions of windows."""
+    readings = _readings(drive)
+    references = np.arange(len(drive))
+    columns, whole = [], np.ones(len(drive), dtype=bool)
+    for k in range(1 - n_in, n_out + 1):
+        place = np.rint(readings) + k * step
+        after = np.searchsorted(readings, place)
+        before, behind = np.maximum(after - 1, 0), np.minimum(after, len(drive) - 1)
+        nearer_before = np.abs(readings[before] - place) <= np.abs(readings[behind] - place)
+        frames = references if k == 0 else np.where(nearer_before, before, behind)
+        if k:
+            whole &= np.abs(readings[frames] - place) < FRAME_TOLERANCE
+        columns.append(frames)
+    return np.stack(columns, axis=1)[whole].astype(np.int32)
+
+
 def read_clip(drive: Drive, window: Window) -> Clip:
     """Read the sweeps of a window, without the returns from the ego vehicle's own body."""
     return Clip(

@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from copilot4d.baselines.angular import nearest_in_angle
 from copilot4d.baselines.ray_tracing import gather
 from copilot4d.compiled import compiled
+from copilot4d.depth_selection.extrapolated_depths import ExtrapolatedDepths
 from copilot4d.depth_selection.neighbours import cells_of
 from copilot4d.depth_selection.occupancy_depths import OccupancyDepths
 from copilot4d.depth_selection.visibility import ObservedSpace
 from copilot4d.geometry import Rays, Sweep, se3
 from copilot4d.geometry.se3 import FloatArray
+from copilot4d.motion import ExtrapolatedPast
 
 CANDIDATES = ("rendered", "snapped", "unobserved", "recent", "nearest", "farthest")
 FEATURES = (
@@ -39,6 +41,12 @@ OCCUPANCY_CANDIDATES = ("occupancy", "occupancy_snapped", "occupancy_mean")
 OCCUPANCY_FEATURES = (
     "occupancy_log", "occupancy_opacity", "occupancy_against_rendered", "occupancy_against_recent",
     "occupancy_against_unobserved", "occupancy_mean_against_occupancy",
+)  # fmt: skip
+# With the past carried on: what stands still, and what moves.
+MOTION_CANDIDATES = ("still", "moving")
+MOTION_FEATURES = (
+    "still_log", "still_angle_log", "still_against_recent", "moving_log", "moving_angle_log", "moving_against_rendered",
+    "moving_against_still", "moving_age", "moving_speed",
 )  # fmt: skip
 MEASURED = CANDIDATES.index("recent")  # from here on, candidates are not rendered
 NEIGHBOURS = 8
@@ -63,14 +71,16 @@ class MeasuredPast:
     world_from_reference: FloatArray
     timestamp_ns: int
     sweeps: int
+    carried_on: ExtrapolatedPast | None = None
 
     @classmethod
-    def of(cls, past: Sequence[Sweep]) -> MeasuredPast:
-        """Sweeps, oldest first."""
+    def of(cls, past: Sequence[Sweep], carried_on: ExtrapolatedPast | None = None) -> MeasuredPast:
+        """Sweeps, oldest first. carried_on: the same sweeps, for selectors that choose among extrapolated depths."""
         newest = past[-1]
         points = gather(past, newest.world_from_lidar).astype(np.float32)
         ages = np.repeat(np.arange(len(past), dtype=np.float32)[::-1], [len(sweep) for sweep in past])
-        return cls(points, ages, ObservedSpace.of(past), newest.world_from_lidar, newest.timestamp_ns, len(past))
+        space = ObservedSpace.of(past)
+        return cls(points, ages, space, newest.world_from_lidar, newest.timestamp_ns, len(past), carried_on)
 
     def along(self, rays: Rays, world_from_lidar: FloatArray, timestamp_ns: int) -> Measured:
         """What was measured near the rays of a sensor at this pose and time."""
@@ -80,6 +90,10 @@ class MeasuredPast:
         recent_angle = np.empty(len(rays))
         recent_m, recent_age, recent_height_m = (np.empty(len(rays), dtype=np.float32) for _ in range(3))
         _find_recent(*found, self.ages, points, recent_m, recent_angle, recent_age, recent_height_m)
+        ahead_s = (timestamp_ns - self.timestamp_ns) / 1e9
+        extrapolated = None
+        if self.carried_on is not None:
+            extrapolated = ExtrapolatedDepths.of(self.carried_on, found, rays, lidar_from_reference, ahead_s, AGE_RAD)
         return Measured(
             ranges_m=found.ranges_m,
             angles=found.chords,
@@ -87,10 +101,11 @@ class MeasuredPast:
             recent_angle=recent_angle,
             recent_age=recent_age,
             recent_height_m=recent_height_m,
-            ahead_s=(timestamp_ns - self.timestamp_ns) / 1e9,
+            ahead_s=ahead_s,
             past_sweeps=self.sweeps,
             space=self.space,
             in_space=rays.transformed(se3.relative_motion(self.world_from_reference, world_from_lidar)),
+            extrapolated=extrapolated,
         )
 
 
@@ -139,6 +154,7 @@ class Measured:
     past_sweeps: int  # that all this was measured with
     space: ObservedSpace  # where the past's beams have been
     in_space: Rays  # the rays in its frame
+    extrapolated: ExtrapolatedDepths | None = None  # where the past is carried on
 
     def snapped(self, depths_m: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Depths (R,) -> those of measured points near the rays that may be the same surface, and where there are any;
@@ -154,7 +170,7 @@ class Measured:
 @dataclass(frozen=True)
 class Candidates:
     """Depths to choose from and what tells them apart: (R, C) in the order of `CANDIDATES`, (R, F) of `FEATURES`, both
-    followed by those of the occupancy depths where there is one.
+    followed by those of the occupancy depths and of the past carried on, where there are any.
     """
 
     depths_m: NDArray[np.float32]
@@ -206,6 +222,14 @@ def candidates(
             _signed_log(stop - unobserved.starts_m), _signed_log(mean - stop),
         ]  # fmt: skip
         returns += [is_stopped] * len(OCCUPANCY_CANDIDATES)
+    if (motion := measured.extrapolated) is not None:
+        depths += [motion.still_m, motion.moving_m]
+        features += [
+            _log(motion.still_m), np.log(motion.still_angle + 1e-4), _signed_log(motion.still_m - recent),
+            _log(motion.moving_m), np.log(motion.moving_angle + 1e-4), _signed_log(motion.moving_m - rendered_m),
+            _signed_log(motion.moving_m - motion.still_m), motion.moving_age, motion.speed_m_s,
+        ]  # fmt: skip
+        returns += [(motion.still_angle < SAME_RAD) & is_hit, motion.moving_angle < SAME_RAD]
     return Candidates(
         _columns(depths, np.float32), _columns(features, np.float32), _columns(returns, np.bool_),
         cells_of(rays.directions),

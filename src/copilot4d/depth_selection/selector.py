@@ -6,6 +6,7 @@ R rays, F features, C candidates, B frames, E elevations, A azimuths, V channels
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from torch.nn import functional
 from copilot4d.depth_selection.candidates import (
     CANDIDATES,
     FEATURES,
+    MOTION_CANDIDATES,
+    MOTION_FEATURES,
     OCCUPANCY_CANDIDATES,
     OCCUPANCY_FEATURES,
     Candidates,
@@ -25,8 +28,23 @@ from copilot4d.depth_selection.neighbours import RangeView
 from copilot4d.errors import UsageError, check_range
 
 RAYS_IN_CACHE = 2048  # what is between the layers of so many rays stays in the processor's cache
-ALONE = (FEATURES, CANDIDATES)
-WITH_OCCUPANCY = (FEATURES + OCCUPANCY_FEATURES, CANDIDATES + OCCUPANCY_CANDIDATES)
+
+
+def names_of(*, occupancy: bool, motion: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Features and candidates of a selector that knows occupancy depths, that knows the past carried on, or both."""
+    features: tuple[str, ...] = FEATURES
+    candidates: tuple[str, ...] = CANDIDATES
+    if occupancy:
+        features, candidates = features + OCCUPANCY_FEATURES, candidates + OCCUPANCY_CANDIDATES
+    if motion:
+        features, candidates = features + MOTION_FEATURES, candidates + MOTION_CANDIDATES
+    return features, candidates
+
+
+KNOWN = {
+    (occupancy, motion): names_of(occupancy=occupancy, motion=motion)
+    for occupancy, motion in product((False, True), repeat=2)
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,22 +71,27 @@ class DepthSelectorConfig:
         check_range("channels of a depth selector's view", self.view_channels, 0, 1024)
         check_range("the number of a depth selector's dilations", len(self.view_dilations), 0, 32)
         check_range("dilations of a depth selector's view", self.view_dilations, 1, 64)
-        if (self.features, self.candidates) not in (ALONE, WITH_OCCUPANCY):
+        if (self.features, self.candidates) not in KNOWN.values():
             raise UsageError(
                 "this depth selector reads other features or chooses among other candidates than this version of "
                 "copilot4d makes; train it again (copilot4d train depth-selector)"
             )
 
     @classmethod
-    def with_occupancy_depths(cls, **settings: Any) -> DepthSelectorConfig:
-        """Of a selector that chooses among occupancy depths, too."""
-        features, candidates = WITH_OCCUPANCY
+    def knowing(cls, *, occupancy: bool, motion: bool, **settings: Any) -> DepthSelectorConfig:
+        """Of a selector that chooses among occupancy depths, too, or among those of the past carried on."""
+        features, candidates = names_of(occupancy=occupancy, motion=motion)
         return cls(features=features, candidates=candidates, **settings)
 
     @property
     def needs_occupancy_depths(self) -> bool:
         """Whether the selector needs an `OccupancyDepths` on every ray."""
-        return (self.features, self.candidates) == WITH_OCCUPANCY
+        return set(OCCUPANCY_CANDIDATES) <= set(self.candidates)
+
+    @property
+    def needs_motion(self) -> bool:
+        """Whether the selector needs the past carried on."""
+        return set(MOTION_CANDIDATES) <= set(self.candidates)
 
 
 class DepthSelector(nn.Module):

@@ -26,6 +26,7 @@ from copilot4d.doctor.own_vehicle import OwnReturns, check_own_returns, find_own
 from copilot4d.doctor.pairs import FramePair, telling_pairs
 from copilot4d.doctor.poses import PoseCheck, check_poses
 from copilot4d.doctor.registration import SweepPair, structure
+from copilot4d.doctor.skew import check_skew, read_skew
 from copilot4d.doctor.trajectory import (
     NO_MOTION,
     TrajectoryFacts,
@@ -214,6 +215,10 @@ def _check_motion(
         if earlier is not None and later is not None and (pair := SweepPair.of(earlier, later)) is not None:
             pairs.append((frames, pair))
     check = check_poses(name, poses, times, pairs, to_working, turn.T @ np.array([0.0, 0.0, 1.0]), frame)
+    if not any(f.severity == "problem" for f in check.findings):  # else nothing can be learned about the points
+        at = [frames for frames, _ in pairs]
+        skew = read_skew(drive, at, lambda points: structure(turned_points(points, turn) * metres, level), to_working)
+        findings += check_skew(name, drive, skew)
     turns = check_turns(name, poses, times)
     if turns and any(f.code in ("poses-wrong", "poses-none") for f in check.findings):
         return replace(check, verdict=turns[0].title, findings=tuple(turns)), turns  # says more than "wrong"

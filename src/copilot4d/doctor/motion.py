@@ -10,6 +10,7 @@ COMPENSATED = {
     "argoverse2": "Argoverse 2 moves all points to the sweep's own time before it publishes them",
     "nuscenes": "nuScenes moves all points to the sweep's own time before it publishes them",
     "pandaset": "PandaSet gives all points in its world frame, each from where its sensor was",
+    "waymo": "each point was moved to the frame's time by the vehicle's pose at its own pixel",
 }
 
 

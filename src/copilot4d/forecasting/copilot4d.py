@@ -18,7 +18,7 @@ from copilot4d.baselines.occupancy_4d import Occupancy4d
 from copilot4d.checkpoints.parts import check_fit
 from copilot4d.config import to_mapping
 from copilot4d.depth_selection import DepthSelector
-from copilot4d.forecaster import Forecast, Sampling, check_forecast_input, warn_of_empty_frames
+from copilot4d.forecaster import Forecast, Sampling, check_forecast_input, warn_of_empty_frames, warn_of_interval
 from copilot4d.forecasting.session import ForecastSession
 from copilot4d.geometry import BeamPattern, Rays, Sweep
 from copilot4d.geometry.se3 import FloatArray
@@ -43,6 +43,8 @@ class Copilot4D:
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
     pattern: BeamPattern | None = None  # of the sensor, where no rays are given; None: estimated from each past
     trained_on: tuple[str, ...] = ()  # the data, in words, where it is known; for `limits`
+    intervals_s: tuple[float, ...] = ()  # seconds between the frames that it was trained on; empty: not known
+    _warned: set[str] = field(default_factory=set, repr=False)  # what was said once; shared by variants of a model
 
     def __post_init__(self) -> None:
         check_fit(self.tokenizer, self.world_model, self.depth_selector, self.occupancy)
@@ -76,6 +78,10 @@ class Copilot4D:
         futures: int = 1,
     ) -> ForecastSession:  # fmt: skip
         """See `Imaginative.imagine`: frames one at a time, with their tokens and opacities."""
+        if "interval" not in self._warned and warn_of_interval(
+            self.name, past[-self.world_model.config.past_frames :], self.intervals_s
+        ):
+            self._warned.add("interval")
         # A window that slid looks like a training clip again: as much past, and room for as many frames.
         keep_frames = self.world_model.config.past_frames
         used = self.sampling.changed(guidance=guidance, steps=steps)

@@ -29,7 +29,7 @@ def load_model_folder(folder: str | Path, *, depth_selection: bool = True) -> Co
     depth_parts = depth_parts_in(folder) if depth_selection else RENDERED_ALONE
     return join(
         tokenizer, world_model, name=said.name, trained_on=said.trained_on, depth_parts=depth_parts,
-        sampling=said.sampling,
+        sampling=said.sampling, intervals_s=said.intervals_s,
     )  # fmt: skip
 
 
@@ -48,9 +48,12 @@ def load_run(folder: str | Path, *, tokenizer: str | Path | None = None, depth_s
 
 def join(
     tokenizer: LoadedTokenizer, world_model: LoadedWorldModel, *, name: str, trained_on: Sequence[str] = (),
-    depth_parts: DepthParts = RENDERED_ALONE, sampling: StoredSampling | None = None,
+    depth_parts: DepthParts = RENDERED_ALONE, sampling: StoredSampling | None = None, intervals_s: Sequence[float] = (),
 ) -> Copilot4D:  # fmt: skip
-    """The parts of a model; DataError where the world model was trained on another tokenizer's tokens."""
+    """The parts of a model; DataError where the world model was trained on another tokenizer's tokens.
+
+    intervals_s: seconds between the frames that it was trained on; by default those that the world model states.
+    """
     trained_with = world_model.tokenizer_sha256
     if trained_with != tokenizer.sha256:
         raise DataError(
@@ -58,8 +61,13 @@ def join(
             found=f"{tokenizer.path}, which is {tokenizer.sha256[:12]}",
             remedy="use the tokenizer that the world model was trained with",
         )  # fmt: skip
+    if world_model.world_model.lacks_code_vectors:
+        raise DataError(
+            world_model.path, "code vectors", expected="the tokenizer's, which this world model reads",
+            found="none in the file", remedy="export the world model again from its run",
+        )  # fmt: skip
     return Copilot4D(
         tokenizer.tokenizer, world_model.world_model, name=name, trained_on=tuple(trained_on),
         depth_selector=depth_parts.depth_selector, occupancy=depth_parts.occupancy,
-        sampler=(sampling or StoredSampling()).sampler(),
+        sampler=(sampling or StoredSampling()).sampler(), intervals_s=tuple(intervals_s) or world_model.intervals_s,
     )  # fmt: skip

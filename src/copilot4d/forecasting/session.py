@@ -22,6 +22,7 @@ from copilot4d.forecasting.ray_reading import RayReading
 from copilot4d.geometry import BeamPattern, Rays, Sweep, se3
 from copilot4d.geometry.beam_pattern import estimate_beam_pattern
 from copilot4d.geometry.se3 import FloatArray
+from copilot4d.motion import ExtrapolatedPast, extrapolate
 from copilot4d.tokenizer import Tokenizer
 from copilot4d.world_model import Rollout, SamplerConfig, WorldModel
 
@@ -36,6 +37,7 @@ class _Stretch:
     sweeps: tuple[Sweep, ...]
     world_from_reference: FloatArray
     future_occupancy: FutureOccupancy | None = None
+    carried_on: ExtrapolatedPast | None = None  # these sweeps, for a world model that reads what is expected
 
     @property
     def newest(self) -> int:
@@ -85,7 +87,9 @@ class ForecastSession:
         self._made = 0
         # The sweeps of the newest frames, of every future; None where other rays than the sensor's were given.
         self._generated: tuple[tuple[Sweep, ...] | None, ...] = ()
-        self._measured = None if depth_selector is None else MeasuredPast.of(self._past)
+        is_asked = depth_selector is not None and depth_selector.config.needs_motion
+        carried_on = extrapolate(self._past) if is_asked else None
+        self._measured = None if depth_selector is None else MeasuredPast.of(self._past, carried_on)
         self._stretches = [self._encode(self._past, range(futures))]
 
     def step(self, world_from_lidar: FloatArray, rays: Rays | None = None) -> tuple[ImaginedFrame, ...]:
@@ -98,10 +102,12 @@ class ForecastSession:
         # Encode: the past was when the session began; here only where the reference must move.
         stretches = self._encode_newest() if self._must_move_reference(pose) else self._stretches
         # Sample: Algorithm 2, futures with one reference in one batch.
-        sampled = [stretch.rollout.step(pose[None])[0] for stretch in stretches]  # each (S, H, W)
+        timestamp_ns = future_timestamps(self._past, self._made + 1)[-1]
+        sampled = [
+            stretch.rollout.step(pose[None], self._expected(stretch, pose, timestamp_ns))[0] for stretch in stretches
+        ]  # each (S, H, W)
         self._stretches, self._made = stretches, self._made + 1  # only now: a step that failed was not taken
         self._generated = (*self._generated, None)[-self._frames :]
-        timestamp_ns = future_timestamps(self._past, self._made)[-1]
         # Decode and render.
         self.readings = tuple(
             reading
@@ -144,7 +150,18 @@ class ForecastSession:
         )  # fmt: skip
         rollout.made = self._made
         predicted = None if self._occupancy is None else FutureOccupancy.of(self._occupancy, sweeps)
-        return _Stretch(rollout, sweeps, poses[-1], predicted)
+        # One sweep does not tell what moves.
+        carried_on = extrapolate(sweeps) if config.expected_input and len(sweeps) > 1 else None
+        return _Stretch(rollout, sweeps, poses[-1], predicted, carried_on)
+
+    def _expected(self, stretch: _Stretch, pose: FloatArray, timestamp_ns: int) -> Tensor | None:
+        """(1, H, W) the tokens of the next frame if all went on as before; None where the model does not read them."""
+        if stretch.carried_on is None:
+            return None
+        newest = stretch.sweeps[-1]
+        reference = None if self._world_model.config.token_frame == "own" else stretch.world_from_reference
+        ahead_s = (timestamp_ns - newest.timestamp_ns) * 1e-9
+        return stages.encode_expected(self._tokenizer, stretch.carried_on, newest, ahead_s, pose, reference)
 
     def _render(
         self, stretch: _Stretch, frame: int, tokens: Tensor, pose: FloatArray, rays: Rays

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 from torch import Tensor
 
 from copilot4d.forecasting.ray_reading import RayReading
-from copilot4d.geometry import Rays, Sweep, gathered_sweep, se3
+from copilot4d.geometry import Rays, Sweep, gathered_sweep, inside_box, se3
 from copilot4d.geometry.se3 import FloatArray
+from copilot4d.motion import ExtrapolatedPast
 from copilot4d.tokenizer import Scene, Tokenizer
 
 MASK63 = (1 << 63) - 1  # what a torch generator takes as a seed
@@ -35,6 +37,24 @@ def encode(
     if gathered_past:
         sweeps = [gathered_sweep(sweeps), *sweeps[1:]]
     return tokenizer.encode(sweeps)
+
+
+def encode_expected(
+    tokenizer: Tokenizer, past: ExtrapolatedPast, newest: Sweep, ahead_s: float, world_from_lidar: FloatArray,
+    world_from_reference: FloatArray | None,
+) -> Tensor:  # fmt: skip
+    """(1, H, W) tokens of the past carried on by `ahead_s`: in the frame of the newest sweep, which is the reference's
+    where there is one, else in the lidar frame at the pose.
+    """
+    box = tokenizer.config.grid.box
+    if world_from_reference is not None:
+        return tokenizer.encode([past.sweep_at(ahead_s, newest, box)])
+    lidar_from_newest = se3.relative_motion(world_from_lidar, newest.world_from_lidar)
+    points = se3.transform_points(lidar_from_newest, past.newest_at(ahead_s)).astype(np.float32)
+    inside = points[inside_box(points, box)]
+    return tokenizer.encode(
+        [replace(newest, points=inside, world_from_lidar=world_from_lidar, intensity=None, origins=None)]
+    )
 
 
 def render(

@@ -27,8 +27,11 @@ class AugmentationConfig:
     """How much to augment: the chance of a mirror, the largest turn to either side, the largest shift."""
 
     mirror_probability: float = 0.5
+    """Probability that a sample is mirrored."""
     max_yaw_deg: float = 180.0
-    max_shift_m: float = 0.0  # a third of the samples stay where they are
+    """Largest rotation about the vertical axis, to either side, in degrees."""
+    max_shift_m: float = 0.0
+    """Largest horizontal shift in metres. A third of the samples are not shifted."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.mirror_probability <= 1:

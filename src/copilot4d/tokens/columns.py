@@ -15,15 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot4d.geometry import Drive, Sweep, VoxelGrid, inside_box, se3
-from copilot4d.geometry.se3 import FloatArray
+from copilot4d.motion import DepthMap
 
 EMPTY, GROUND, STRUCTURE, MOVING = range(4)
 CLASSES = ("empty", "ground", "structure", "moving")
 OFFSETS_S = (-1.0, -0.5, -0.3, 0.3, 0.5, 1.0)  # of the other sweeps: slow things need long to leave their place
 NEAREST_S = 0.12  # how far a sweep may lie from the wanted time
-BIN_DEG = (1.0, 1.5)  # azimuth, elevation: wider than the gaps between beams
-BINS = (360, 60)  # elevations from -45 to 45 degrees
-BEHIND_M, BEHIND_SHARE = 0.5, 0.02  # a beam has passed a point if it ends so much, and so much of the range, behind it
 LEAST_POINTS = 2  # that move, in a column that moves
 ABOVE_GROUND_M = 0.5  # over the lowest point of a column and its neighbours
 
@@ -33,7 +30,7 @@ class MovingPoints:
 
     def __init__(self, drive: Drive, read: Callable[[int], Sweep]) -> None:
         self._drive, self._read = drive, read
-        self._maps: dict[int, tuple[FloatArray, FloatArray]] = {}
+        self._maps: dict[int, DepthMap] = {}
 
     def of(self, frame: int, sweep: Sweep) -> NDArray[np.bool_]:
         """(N,) of a sweep of the drive, in its own lidar frame."""
@@ -41,10 +38,8 @@ class MovingPoints:
         moving = np.zeros(len(sweep), dtype=bool)
         points = np.asarray(sweep.points, dtype=np.float64)
         for other in self._others(frame):
-            nearest_m, origin = self._map(other)
             there = se3.transform_points(se3.relative_motion(poses[other], poses[frame]), points)
-            range_m, where = _directions(there - origin)
-            moving |= nearest_m[where] > range_m + BEHIND_M + BEHIND_SHARE * range_m
+            moving |= self._map(other).passed(there)
         return moving
 
     def _others(self, frame: int) -> list[int]:
@@ -56,43 +51,12 @@ class MovingPoints:
             if i != frame and abs(times_s[i] - offset) <= NEAREST_S
         ]  # fmt: skip
 
-    def _map(self, frame: int) -> tuple[FloatArray, FloatArray]:
+    def _map(self, frame: int) -> DepthMap:
         if frame not in self._maps:
             sweep = self._read(frame)
             origin = np.zeros(3) if sweep.origins is None else np.median(sweep.origins, axis=0).astype(np.float64)
-            self._maps[frame] = depth_map(np.asarray(sweep.points, dtype=np.float64) - origin), origin
+            self._maps[frame] = DepthMap.of(np.asarray(sweep.points, dtype=np.float64), origin)
         return self._maps[frame]
-
-
-def depth_map(points: FloatArray) -> FloatArray:
-    """Points around a sensor (N, 3) -> the nearest range in each direction and those next to it; 0 where no beam ended.
-
-    A bin without a point says nothing: its beams may have met nothing, or there are none.
-    """
-    range_m, where = _directions(points)
-    nearest = np.full(BINS, np.inf)
-    np.minimum.at(nearest, where, range_m)
-    around = nearest.copy()
-    for turn in (-1, 0, 1):
-        for lift in (-1, 0, 1):
-            shifted = np.roll(nearest, turn, axis=0)  # azimuth goes round
-            if lift > 0:
-                around[:, lift:] = np.minimum(around[:, lift:], shifted[:, :-lift])
-            elif lift < 0:
-                around[:, :lift] = np.minimum(around[:, :lift], shifted[:, -lift:])
-            else:
-                around = np.minimum(around, shifted)
-    return np.where(np.isfinite(nearest), around, 0.0)
-
-
-def _directions(points: FloatArray) -> tuple[FloatArray, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """(N, 3) -> ranges (N,) and bins of azimuth and elevation."""
-    range_m = np.linalg.norm(points, axis=-1)
-    azimuth = np.degrees(np.arctan2(points[:, 1], points[:, 0])) % 360.0
-    elevation = np.degrees(np.arcsin(points[:, 2] / np.maximum(range_m, 1e-6)))
-    turn = (azimuth / BIN_DEG[0]).astype(np.int64) % BINS[0]
-    lift = np.clip(((elevation + 45.0) / BIN_DEG[1]).astype(np.int64), 0, BINS[1] - 1)
-    return range_m, (turn, lift)
 
 
 def classify_columns(

@@ -21,9 +21,12 @@ from copilot4d.geometry.se3 import FloatArray
 class ScanConfig:
     """How much the encoder's scan is changed; what the decoder is asked about stays true."""
 
-    dropped_share: float = 0.0  # the largest share of points that the encoder does not get; drawn from 0 up to it
-    jitter_m: float = 0.0  # standard deviation of the noise on the ranges that it gets
-    sway_deg: float = 0.0  # the largest pitch and roll of the whole moment, both scans alike
+    dropped_share: float = 0.0
+    """Largest share of points that the encoder does not get."""
+    jitter_m: float = 0.0
+    """Standard deviation of the noise on the encoder's ranges, in metres."""
+    sway_deg: float = 0.0
+    """Largest pitch and roll of all scans of a moment, in degrees."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.dropped_share < 1:

@@ -3,6 +3,7 @@
 One safetensors file per drive, whose tensors are named `variant/name`:
 
     tokens             own: (frames, H, W); reference: (clips, T, H, W); int16
+    expected           of the same shape, where asked for: tokens of the past carried on; the vocabulary in past frames
     columns            of the same shape, where asked for: what each column holds (`copilot4d.tokens.columns`); uint8
     clip_frames        reference only: (clips, T) which frames of the drive; references, intervals (clips,)
     world_from_lidar   (frames, 4, 4) float64, of the variant
@@ -17,8 +18,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
@@ -26,16 +27,19 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
-from copilot4d.checkpoints.sealed_folder import MANIFEST, open_sealed, read_manifest, safe_member
+from copilot4d.checkpoints.sealed_folder import MANIFEST, open_sealed, read_manifest, safe_member, sha256_of
 from copilot4d.config import from_mapping, to_mapping
 from copilot4d.counter import SampleKey, counter_generator, stream_key
 from copilot4d.errors import DataError, UsageError
 from copilot4d.geometry import Drive, VoxelGrid
 from copilot4d.tokens.augmentation import Augmentation, AugmentationConfig
+from copilot4d.tokens.drive_table import DriveTable, write_rows
+from copilot4d.tokens.index_file import IndexWriter, kept_index
 from copilot4d.world_model.actions import TokenFrame
 
 KIND = "copilot4d.tokens"
 VERSION = 1
+LARGE_MANIFEST_BYTES = 100_000  # of some 200 drives: from here on an index holds what a manifest says of them
 ONLY_CLIPS = ("intervals", "past_frames", "future_frames", "reference_every")  # what tokens in their own frame ignore
 
 
@@ -53,6 +57,7 @@ class TokenCacheConfig:
     future_frames: int = 5
     reference_every: int = 5  # frames of the log from one clip's reference to the next one's
     gathered_past: bool = False  # a clip's oldest frame is of all its past sweeps gathered
+    expected: bool = False  # whether tokens of the past carried on (`copilot4d.motion`) are cached, too
     columns: bool = False  # whether what each column holds is cached, too
     variants: int = 1
     augmentation: AugmentationConfig
@@ -66,6 +71,8 @@ class TokenCacheConfig:
                 raise UsageError(f"`{name}` must be at least 1, got {getattr(self, name)}")
         if self.gathered_past and self.token_frame != "reference":
             raise UsageError("`gathered_past` needs `token_frame` reference: sweeps are gathered in one frame")
+        if self.expected and self.token_frame != "reference":
+            raise UsageError("`expected` needs `token_frame` reference: what is expected depends on where a clip ends")
         if not self.intervals:
             raise UsageError("`intervals` needs at least one interval, such as 0.2s")
 
@@ -88,6 +95,8 @@ class TokenCacheConfig:
             del stated["gathered_past"]  # caches from before it could be asked for say the same
         if not self.columns:
             del stated["columns"]
+        if not self.expected:
+            del stated["expected"]
         if self.token_frame == "own":
             stated = {name: value for name, value in stated.items() if name not in ONLY_CLIPS}
         return json.dumps({"drive": drive.name, "data": drive_fingerprint(drive), **stated}, sort_keys=True)
@@ -141,7 +150,8 @@ class TokenCache:
     config: TokenCacheConfig
     command: str
     drives: Mapping[str, CachedDrive]  # by name, in the order of the cache
-    sha256: Mapping[str, str]  # of each file
+    sha256: Mapping[str, str]  # of each drive's file, by the drive's name
+    manifest_sha256: str  # names everything in it
 
     @property
     def data_fingerprint(self) -> str:
@@ -194,22 +204,14 @@ def open_token_cache(
     if not (folder / MANIFEST).is_file():
         raise DataError(folder, "token cache", expected="a finished token cache", found="no manifest",
                         remedy=f"make or finish the cache: {general}")  # fmt: skip
-    manifest = read_manifest(folder, kind=KIND, version=VERSION)
-    content = from_mapping(CacheContent, manifest.content, source=folder / MANIFEST)
-    config, remedy = content.config, f"make the cache anew: {command or content.command or general}"
-    for drive in content.drives:
-        path = safe_member(folder, drive.file)
+    cache, sizes = _large_cache(folder) if _is_large(folder) else _small_cache(folder)
+    config, remedy = cache.config, f"make the cache anew: {command or cache.command or general}"
+    for file, expected in sizes:
+        path = safe_member(folder, file)
         found = path.stat().st_size if path.is_file() else "none"
-        expected = manifest.files.get(drive.file, {}).get("bytes")
         if found != expected:
             raise DataError(path, "bytes", expected=str(expected), found=str(found), remedy=remedy)
-    cache = TokenCache(
-        folder=folder,
-        config=config,
-        command=content.command or general,
-        drives={drive.name: drive for drive in content.drives},
-        sha256={drive.file: str(manifest.files[drive.file]["sha256"]) for drive in content.drives},
-    )
+    cache = replace(cache, command=cache.command or general)
     if tokenizer_sha256 not in (None, config.tokenizer_sha256):
         raise DataError(folder, "tokenizer", expected=f"tokens of tokenizer {str(tokenizer_sha256)[:12]}",
                         found=f"tokens of {config.tokenizer_sha256[:12]}", remedy=remedy)  # fmt: skip
@@ -217,6 +219,71 @@ def open_token_cache(
         raise DataError(folder, "data", expected=f"tokens of the data {str(data_fingerprint)[:12]}",
                         found=f"tokens of {cache.data_fingerprint[:12]}", remedy=remedy)  # fmt: skip
     return cache
+
+
+_Sizes = Iterable[tuple[str, int | None]]  # files and the bytes that the manifest says they have
+
+
+def _is_large(folder: Path) -> bool:
+    return (folder / MANIFEST).stat().st_size > LARGE_MANIFEST_BYTES
+
+
+def _small_cache(folder: Path) -> tuple[TokenCache, _Sizes]:
+    content, rows = _read_content(folder)
+    cache = TokenCache(
+        folder=folder,
+        config=content.config,
+        command=content.command,
+        drives={drive.name: drive for drive in content.drives},
+        sha256={str(row["name"]): _sha256_of_row(row) for row in rows},
+        manifest_sha256=sha256_of(folder / MANIFEST),
+    )
+    return cache, [_size_of_row(row) for row in rows]
+
+
+def _large_cache(folder: Path) -> tuple[TokenCache, _Sizes]:
+    """The same, of an index of the manifest: the drives stay on disk. A changed manifest has another index."""
+
+    def write(writer: IndexWriter) -> Mapping[str, Any]:
+        content, rows = _read_content(folder)
+        write_rows(writer, iter(rows))
+        return {"config": to_mapping(content.config), "command": content.command}
+
+    manifest_sha256 = sha256_of(folder / MANIFEST)
+    index = kept_index("drives", f"{KIND} {VERSION} {manifest_sha256}", write)
+    cache = TokenCache(
+        folder=folder,
+        config=from_mapping(TokenCacheConfig, index.header["config"], source=folder / MANIFEST),
+        command=str(index.header["command"]),
+        drives=DriveTable(index, _drive_of_row),
+        sha256=DriveTable(index, _sha256_of_row),
+        manifest_sha256=manifest_sha256,
+    )
+    return cache, DriveTable(index, _size_of_row).rows()
+
+
+def _read_content(folder: Path) -> tuple[CacheContent, list[dict[str, object]]]:
+    """What the manifest says, and a row for each drive with the bytes and the hash of its file."""
+    manifest = read_manifest(folder, kind=KIND, version=VERSION)
+    content = from_mapping(CacheContent, manifest.content, source=folder / MANIFEST)
+    rows = []
+    for drive in content.drives:
+        sealed = manifest.files.get(drive.file, {})
+        rows.append({**to_mapping(drive), "bytes": sealed.get("bytes"), "sha256": str(sealed.get("sha256"))})
+    return content, rows
+
+
+def _drive_of_row(row: dict[str, Any]) -> CachedDrive:
+    given = {name: value for name, value in row.items() if name not in ("bytes", "sha256", "intervals")}
+    return CachedDrive(**given, intervals=tuple(row["intervals"]))
+
+
+def _sha256_of_row(row: dict[str, Any]) -> str:
+    return str(row["sha256"])
+
+
+def _size_of_row(row: dict[str, Any]) -> tuple[str, int | None]:
+    return row["file"], row["bytes"]
 
 
 def drive_fingerprint(drive: Drive) -> str:

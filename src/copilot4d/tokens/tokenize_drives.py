@@ -24,6 +24,7 @@ from copilot4d.datasets.windows import SETTINGS, SPACING_TOLERANCE, frame_rule, 
 from copilot4d.errors import ProtocolError, UsageError
 from copilot4d.geometry import Drive, Sweep, gathered_sweep, inside_box, se3
 from copilot4d.geometry.se3 import FloatArray
+from copilot4d.motion import ExtrapolatedPast, extrapolate
 from copilot4d.tokenizer.reconstruction import clean_sweep
 from copilot4d.tokens.columns import MovingPoints, classify_columns
 from copilot4d.tokens.token_cache import TokenCacheConfig
@@ -45,6 +46,7 @@ class _View(NamedTuple):
 
     reference: int
     frames: tuple[int, ...]
+    until: int = -1  # the frame to whose time what moves is carried on; -1: it stays where each sweep saw it
 
 
 class _Read(NamedTuple):
@@ -91,9 +93,15 @@ class ClipEncoder:
             return made
         rows, T = {view: i for i, view in enumerate(views)}, clips.frames.shape[1]
         where = [[rows[view] for view in its_views] for its_views in self._views_of(clips)]
-        chosen = torch.tensor(where, dtype=torch.int64).reshape(-1, T)
+        asked = T + (self.config.future_frames if self.config.expected else 0)
+        chosen = torch.tensor(where, dtype=torch.int64).reshape(-1, asked)
+        kept = {name: tensor[chosen[:, :T]] for name, tensor in made.items()}
+        if self.config.expected:
+            past = self.config.past_frames
+            kept["expected"] = torch.full_like(kept["tokens"], self.config.vocabulary)
+            kept["expected"][:, past:] = made["tokens"][chosen[:, T:]]
         return {
-            **{name: tensor[chosen] for name, tensor in made.items()},
+            **kept,
             "clip_frames": torch.from_numpy(clips.frames),
             "references": torch.from_numpy(clips.references),
             "intervals": torch.from_numpy(clips.intervals),
@@ -107,11 +115,14 @@ class ClipEncoder:
         return sorted({view for its_views in self._views_of(clips) for view in its_views}), clips
 
     def _views_of(self, clips: _Clips) -> Iterator[list[_View]]:
-        """The T views of each clip."""
+        """The T views of each clip, and F more where what is expected is asked for."""
         for reference, frames in zip(clips.references.tolist(), clips.frames.tolist(), strict=True):
             views = [_View(reference, (frame,)) for frame in frames]
             if self.config.gathered_past:
                 views[0] = _View(reference, tuple(frames[: self.config.past_frames]))
+            if self.config.expected:
+                past = self.config.past_frames
+                views += [_View(reference, tuple(frames[:past]), until) for until in frames[past:]]
             yield views
 
     def _clips(self, drive: Drive) -> _Clips:
@@ -132,7 +143,8 @@ class ClipEncoder:
         )
 
     def _columns(self, read: _Read) -> NDArray[np.uint8]:
-        assert read.moving is not None
+        if read.moving is None:  # what is expected has no truth
+            return np.zeros(self.config.token_shape, dtype=np.uint8)
         return classify_columns(read.sweep.points, read.moving, self.config.grid, self.config.token_shape)
 
     def _batches(self, drive: Drive, views: Sequence[_View]) -> Iterator[list[_Read]]:
@@ -160,6 +172,7 @@ class _Reader:
         self._kept: dict[int, Sweep] = {}
         self._motion = MovingPoints(drive, self._sweep) if columns else None
         self._moving: dict[int, NDArray[np.bool_]] = {}
+        self._carried_on: tuple[tuple[int, ...], ExtrapolatedPast] | None = None  # the last that was asked for
 
     def read(self, start: int, stop: int) -> list[_Read]:
         """The sweeps of some views, each in its reference's frame."""
@@ -170,9 +183,19 @@ class _Reader:
         return found
 
     def _view(self, view: _View) -> _Read:
+        if view.until >= 0:
+            return _Read(self._expected(view), None)
         parts = [self._in_reference(view.reference, frame) for frame in view.frames]
         moving = [part.moving for part in parts if part.moving is not None]
         return _Read(gathered_sweep([part.sweep for part in parts]), np.concatenate(moving) if moving else None)
+
+    def _expected(self, view: _View) -> Sweep:
+        """The past carried on to the time of another frame."""
+        if self._carried_on is None or self._carried_on[0] != view.frames:
+            self._carried_on = view.frames, extrapolate([self._sweep(frame) for frame in view.frames])
+        times_ns = self._drive.timestamps_ns
+        ahead_s = float(times_ns[view.until] - times_ns[view.reference]) * 1e-9
+        return self._carried_on[1].sweep_at(ahead_s, self._sweep(view.reference), self._box)
 
     def _in_reference(self, reference: int, frame: int) -> _Read:
         poses, sweep = self._drive.world_from_lidar, self._sweep(frame)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ def batch_of(clips: Sequence[TokenClip], token_frame: TokenFrame) -> ClipBatch:
     references = np.stack([clip.world_from_lidar[clip.past_frames - 1] for clip in clips])
     intervals_s = np.array([clip.interval_s for clip in clips])
     actions = actions_of(poses, token_frame, world_from_reference=references, interval_s=intervals_s)
+    expected = [clip.expected for clip in clips if clip.expected is not None]
+    if len(expected) == len(clips):
+        actions = actions.with_expected(torch.stack(expected))
     columns = [clip.columns for clip in clips if clip.columns is not None]
     return ClipBatch(
         tokens=torch.stack([clip.tokens for clip in clips]),
@@ -37,7 +40,10 @@ def batch_of(clips: Sequence[TokenClip], token_frame: TokenFrame) -> ClipBatch:
 
 
 def newest_past(batch: ClipBatch, config: WorldModelConfig, past: int) -> ClipBatch:
-    """The same clips with their newest `past` past frames alone. A single one does not tell the time between frames."""
+    """The same clips with their newest `past` past frames alone.
+
+    A single one tells neither the time between frames nor what moves.
+    """
     start = config.past_frames - past
     if start == 0:
         return batch
@@ -47,6 +53,8 @@ def newest_past(batch: ClipBatch, config: WorldModelConfig, past: int) -> ClipBa
         known[:, 0] = False
         actions = actions.with_known(known)
     if past == 1 and actions.interval_s is not None:
-        actions = Actions(actions.motion, actions.known, torch.zeros_like(actions.interval_s))
+        actions = replace(actions, interval_s=torch.zeros_like(actions.interval_s))
+    if past == 1:
+        actions = actions.with_expected(None)
     columns = None if batch.columns is None else batch.columns[:, start:]
     return ClipBatch(tokens=batch.tokens[:, start:], actions=actions, columns=columns)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from copilot4d.checkpoints.checkpoint import Checkpoint, CheckpointStore, RunIdentity
+from copilot4d.checkpoints.remote_checkpoints import CopiedStore, RemoteCheckpoints
 from copilot4d.config import save_config
 from copilot4d.training.distributed import World, open_world
 from copilot4d.training.ema import Ema
@@ -67,6 +68,8 @@ def train(task: TrainingTask, config: TrainingConfig, observer: Observer | None 
         with trainer:
             signal = trainer.run()
         store, step = trainer.store, trainer.state.step
+        if isinstance(store, CopiedStore) and world.is_first:
+            store.finish()
         steps = store.steps()
         return TrainingResult(
             step=step,
@@ -77,14 +80,21 @@ def train(task: TrainingTask, config: TrainingConfig, observer: Observer | None 
         )
 
 
+def open_store(config: TrainingConfig, observer: Observer) -> CheckpointStore:
+    """The run's checkpoints, copied to a URL where one is given."""
+    folder, report = config.run / "checkpoints", observer.on_message
+    if config.checkpoints_to is None:
+        return CheckpointStore(folder=folder, keep_last=config.keep_last, report=report)
+    remote = RemoteCheckpoints(config.checkpoints_to, report=report)
+    return CopiedStore(folder=folder, keep_last=config.keep_last, report=report, remote=remote)
+
+
 def make_trainer(
     task: TrainingTask, config: TrainingConfig, world: World, observer: Observer
 ) -> tuple[Trainer | None, Estimate]:
     """Everything that comes before the first step; no trainer for a dry run."""
     config.batch_per_pass(world.size)  # refuses a batch that cannot be split
-    store = CheckpointStore(
-        folder=config.run / "checkpoints", keep_last=config.keep_last, report=observer.on_message
-    )  # fmt: skip
+    store = open_store(config, observer)
     identity = run_identity(task, config)
     checkpoint, first_step = checkpoint_to_resume(store, identity, world)
     model = build_model(task, config, world)

@@ -34,6 +34,7 @@ class TrainingConfig:
     pictures_every: int | None = None
     keep_last: int = 3  # checkpoints, beside the best
     tensorboard: bool = True
+    checkpoints_to: str | None = None  # a URL that every checkpoint is copied to, and fetched from by a run without
     dry_run: bool = False  # stop after the estimate
 
     def __post_init__(self) -> None:

@@ -6,12 +6,14 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from copilot4d.checkpoints.checkpoint import Checkpoint, CheckpointStore, RunIdentity, open_checkpoint, read_tensors
 from copilot4d.checkpoints.pretrained import stated_config
+from copilot4d.checkpoints.remote_checkpoints import CopiedStore
 from copilot4d.checkpoints.tensors import named_state
 from copilot4d.config import completed, default_values, differences, to_mapping
 from copilot4d.counter import counter_seed
@@ -21,6 +23,9 @@ from copilot4d.training.precision import Precision, choose_precision
 from copilot4d.training.settings import TrainingConfig
 from copilot4d.training.state import load_model
 from copilot4d.training.task import TrainingTask
+
+# Conventions that follow from the data, which must be the same anyway: checkpoints from before them do not state them.
+FOLLOW_FROM_DATA = ("intervals_s",)
 
 
 def build_model(task: TrainingTask, config: TrainingConfig, world: World) -> nn.Module:
@@ -47,10 +52,17 @@ def run_identity(task: TrainingTask, config: TrainingConfig) -> RunIdentity:
 def checkpoint_to_resume(
     store: CheckpointStore, identity: RunIdentity, world: World
 ) -> tuple[Checkpoint | None, int]:  # fmt: skip
-    """The newest intact checkpoint (on the first rank; None on the others) and its step (0: a new run)."""
+    """The newest intact checkpoint (on the first rank; None on the others) and its step (0: a new run).
+
+    Where the store is copied to a URL, a newer one there is fetched; those of another run there are refused.
+    """
     found, trouble = None, ""
     if world.is_first:
         try:
+            if isinstance(store, CopiedStore):
+                for step in store.remote.steps()[-1:]:
+                    check_same_content(store.remote.content(step), f"{store.remote.url}, step {step},", identity)
+                store.remote.bring(store)
             found = store.newest()
             if found is not None:
                 check_same_run(found, identity)
@@ -69,16 +81,26 @@ def check_same_run(checkpoint: Checkpoint, identity: RunIdentity) -> None:
 
     A setting that did not exist when the checkpoint was written had its default.
     """
-    mine, other = identity.content(), dict(checkpoint.content)
+    try:
+        check_same_content(checkpoint.content, str(checkpoint.path), identity)
+    except UsageError as error:
+        raise UsageError(
+            f"{error}. Use the run's own settings, or start anew from its weights: {checkpoint.path} as "
+            "training.init_from, another training.run"
+        ) from None
+
+
+def check_same_content(content: Mapping[str, Any], where: str, identity: RunIdentity) -> None:
+    """UsageError where a manifest's content is another run's."""
+    mine, other = identity.content(), dict(content)
     if isinstance(stated := other.get("config"), Mapping):
         other["config"] = completed(stated, identity.defaults)
+    if isinstance(stated := other.get("conventions"), Mapping):
+        other["conventions"] = {k: v for k, v in mine["conventions"].items() if k in FOLLOW_FROM_DATA} | {**stated}
     keys = ("task", "config", "data_fingerprint", "conventions")
     changed = differences({k: other.get(k) for k in keys}, {k: mine[k] for k in keys})
     if changed:
-        raise UsageError(
-            f"{checkpoint.path} is from a run with other settings: {', '.join(changed)} differ. Use the run's own "
-            f"settings, or start anew from its weights: {checkpoint.path} as training.init_from, another training.run"
-        )
+        raise UsageError(f"{where} is from a run with other settings: {', '.join(changed)} differ")
 
 
 def agree_on_precision(

@@ -19,6 +19,7 @@ from copilot4d.counter import counter_seed
 from copilot4d.geometry import VoxelGrid, se3
 from copilot4d.geometry.se3 import FloatArray
 from copilot4d.tokens.token_clips import TokenClip
+from copilot4d.training.clip_batch import batch_of
 from copilot4d.training.distributed import World
 from copilot4d.training.world_model_classes import (
     arrival_sums,
@@ -32,7 +33,6 @@ from copilot4d.world_model import (
     DiffusionConfig,
     Objective,
     WorldModel,
-    actions_of,
     denoising_loss,
     draw_noise,
     make_denoising,
@@ -121,9 +121,7 @@ def score_clip(
 ) -> None:
     """Add a clip to the scores. The noise depends on its number alone, so that steps of a run can be compared."""
     config, poses, t = model.config, clip.world_from_lidar, model.config.past_frames
-    actions = actions_of(
-        poses, config.token_frame, world_from_reference=poses[t - 1], interval_s=clip.interval_s
-    ).to(model.device)  # fmt: skip
+    actions = batch_of([clip], config.token_frame).actions.to(model.device)
     tokens = clip.tokens[None].to(model.device)
     for objective in Objective:
         if config.diffusion.share(objective) > 0:

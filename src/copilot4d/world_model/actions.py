@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -25,17 +25,24 @@ class Actions:
     """One action per frame: `motion` (B, T, 4, 4) float32; where not `known` (B, T), the null action stands in.
 
     interval_s: (B, T) the time between two frames of the clip; 0 where it is not known, None where it is known nowhere.
+    expected: (B, T, H, W) the tokens of the past carried on to each frame, for models that read them: MASK where there
+    are none, as in past frames; None: there are none anywhere.
     """
 
     motion: Tensor
     known: Tensor
     interval_s: Tensor | None = None
+    expected: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.motion.shape[-2:] != (4, 4) or self.motion.shape[:-2] != self.known.shape:
             raise UsageError(f"actions are (B, T, 4, 4) with known (B, T), got {self.motion.shape}, {self.known.shape}")
         if self.interval_s is not None and self.interval_s.shape != self.known.shape:
             raise UsageError(f"intervals are (B, T) as known is, got {self.interval_s.shape}, {self.known.shape}")
+        if self.expected is not None and self.expected.shape[:2] != self.known.shape:
+            raise UsageError(
+                f"expected tokens are (B, T, H, W) with known (B, T), got {self.expected.shape}, {self.known.shape}"
+            )
 
     @classmethod
     def null(cls, batch: int, frames: int, device: torch.device | str = "cpu") -> Actions:
@@ -57,7 +64,11 @@ class Actions:
 
     def with_known(self, known: Tensor) -> Actions:
         """The same motions, known elsewhere."""
-        return Actions(self.motion, known, self.interval_s)
+        return replace(self, known=known)
+
+    def with_expected(self, expected: Tensor | None) -> Actions:
+        """The same motions, with other expected tokens."""
+        return replace(self, expected=expected)
 
     def to(self, device: torch.device | str) -> Actions:
         """The same actions on another device."""
@@ -82,7 +93,8 @@ class Actions:
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Actions:
         interval = None if self.interval_s is None else change(self.interval_s)
-        return Actions(change(self.motion), change(self.known), interval)
+        expected = None if self.expected is None else change(self.expected)
+        return Actions(change(self.motion), change(self.known), interval, expected)
 
 
 def action_features(kind: ActionInput, *, interval: bool) -> int:

@@ -32,8 +32,11 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(...,) int -> (..., C). The conditioning treats tokens one by one, so it acts on the table itself."""
-        table = self._kept.get("table", self, lambda: self.conditioning(self.table.weight))
-        return functional.embedding(tokens, table)
+        return functional.embedding(tokens, self.rows())
+
+    def rows(self) -> Tensor:
+        """(V + 1, C) what each token enters as."""
+        return self._kept.get("rows", self, lambda: self.conditioning(self.table.weight))
 
     @property
     def output_table(self) -> Tensor:
@@ -99,15 +102,38 @@ class CodeMotion(nn.Module):
 
         Frames that see themselves alone know of none before them.
         """
-        batch, length, height, width = tokens.shape
+        length = tokens.shape[1]
         absent = len(self.vectors) - 1
         starts = [self.frames - 1 - back for back in range(1, self.frames)]
         stacked = torch.stack([tokens, *(before[:, s : s + length] for s in starts)], dim=2)  # (B, T, frames, H, W)
         if alone := mask.alone(length):
             stacked = stacked.clone()
             stacked[:, length - alone :, 1:] = absent
+        return self._of_frames(stacked)
+
+    def _of_frames(self, stacked: Tensor) -> Tensor:
+        """(B, T, frames, H, W) -> (B, T, H, W, C)."""
+        batch, length, _, height, width = stacked.shape
         x = functional.embedding(stacked, self.vectors)  # (B, T, frames, H, W, D)
         x = x.movedim(-1, 3).reshape(batch * length, -1, height, width)
         x = self.leave(functional.gelu(self.enter(x)))
         result: Tensor = x.movedim(1, -1).reshape(batch, length, height, width, -1)
         return result
+
+
+class ExpectedTokens(CodeMotion):
+    """The tokens that a frame would have if all went on as before: by name, and their code vectors with neighbours.
+
+    They come from the past sweeps, whose moving objects are carried on with constant velocity (`copilot4d.motion`), so
+    that the network learns where that is wrong instead of how things move. Not in the paper.
+    """
+
+    def __init__(self, vocabulary: int, code_dim: int, dim: int) -> None:
+        super().__init__(vocabulary, code_dim, 1, dim)
+        self.name = nn.Linear(dim, dim, bias=False)
+
+    def of(self, expected: Tensor, rows: Tensor) -> Tensor:
+        """(B, T, H, W) tokens, MASK where none are expected -> (B, T, H, W, C). rows: (V + 1, C) of the embedding."""
+        names = self.name(rows)
+        known = (expected != len(rows) - 1)[..., None]
+        return functional.embedding(expected, names) * known + self._of_frames(expected[:, :, None])

@@ -12,6 +12,7 @@ from typing import cast, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from copilot4d.errors import UsageError, check_range
 from copilot4d.layers.init import init_fan_in
@@ -19,7 +20,7 @@ from copilot4d.layers.kept import KeptResults
 from copilot4d.layers.position import PositionKind, SpatialPosition
 from copilot4d.layers.temporal import AttentionMask
 from copilot4d.world_model.actions import ActionInput, Actions, TokenFrame
-from copilot4d.world_model.embedding import ActionEmbedding, CodeMotion, TokenEmbedding
+from copilot4d.world_model.embedding import ActionEmbedding, CodeMotion, ExpectedTokens, TokenEmbedding
 from copilot4d.world_model.objectives import DiffusionConfig
 from copilot4d.world_model.unet import SpatioTemporalUNet, UNetCache, UNetConfig
 
@@ -40,6 +41,8 @@ class WorldModelConfig:
     interval_input: bool = False  # whether the time between frames is an input
     code_dim: int = 0  # dimensions of the tokenizer's code vectors that are an input, too; 0: tokens are names alone
     code_frames: int = 3  # the frame itself and those before it whose code vectors are
+    # Whether the tokens that the past, carried on, would give are an input (`copilot4d.motion`); needs code_dim.
+    expected_input: bool = False
     # The share of updates with fewer past sweeps, down to one. Frames of such models are counted from the reference.
     short_pasts: float = 0.0
     unet: UNetConfig = field(default_factory=UNetConfig)
@@ -70,6 +73,8 @@ class WorldModelConfig:
             raise UsageError(f"world_model.actions is one of {', '.join(get_args(ActionInput))}, got {self.actions!r}")
         check_range("world_model.code_dim", self.code_dim, 0, 4096)
         check_range("world_model.code_frames", self.code_frames, 1, 256)
+        if self.expected_input and not self.code_dim:
+            raise UsageError("world_model.expected_input reads code vectors: set world_model.code_dim, 24 say")
         if not 0 <= self.short_pasts <= 1:
             raise UsageError(f"world_model.short_pasts must lie in [0, 1], got {self.short_pasts}")
         self.unet.sizes(self.tokens)
@@ -96,6 +101,7 @@ class WorldModel(nn.Module):
     """A spatio-temporal Transformer that reads partly masked, partly noised frames and predicts their true tokens."""
 
     undecayed_parameters = ("temporal_position",)
+    kept_buffers = ("motion.vectors", "expected.vectors")  # of the tokenizer: a file of these weights must have them
 
     def __init__(self, config: WorldModelConfig) -> None:
         super().__init__()
@@ -107,6 +113,7 @@ class WorldModel(nn.Module):
         self.motion = (
             CodeMotion(config.vocabulary, config.code_dim, config.code_frames, dim) if config.code_dim else None
         )
+        self.expected = ExpectedTokens(config.vocabulary, config.code_dim, dim) if config.expected_input else None
         self.spatial_position = SpatialPosition(config.tokens, dim, config.spatial_position)
         self.temporal_position = nn.Parameter(torch.randn(config.frames, dim) * (3 * dim) ** -0.5)
         self.unet = SpatioTemporalUNet(config.unet, config.tokens)
@@ -114,9 +121,15 @@ class WorldModel(nn.Module):
         self._kept = KeptResults()
         init_fan_in(self)
         self.unet.scale_residuals()
-        if self.motion is not None:  # it begins as nothing, so that other weights may be continued with it
-            nn.init.zeros_(self.motion.leave.weight)
-            nn.init.zeros_(cast(Tensor, self.motion.leave.bias))
+        for part in (
+            self.motion,
+            self.expected,
+        ):  # it begins as nothing, so that other weights may be continued with it
+            if part is not None:
+                nn.init.zeros_(part.leave.weight)
+                nn.init.zeros_(cast(Tensor, part.leave.bias))
+        if self.expected is not None:
+            nn.init.zeros_(self.expected.name.weight)
 
     @property
     def device(self) -> torch.device:
@@ -154,7 +167,10 @@ class WorldModel(nn.Module):
         known = actions.known.clone()
         known[:, frames - alone :] = False
         conditions = self.actions(actions.with_known(known))
-        x = self.spatial_position(self.tokens(tokens))
+        rows = self.tokens.rows()
+        x = self.spatial_position(functional.embedding(tokens, rows))
+        if self.expected is not None:
+            x = x + self.expected.of(self._expected(actions, known, tokens), rows)
         if self.motion is not None:
             x = x + self.motion(tokens, self._frames_before(tokens, positions, cache), mask=mask)
         x = x + self.temporal_position[positions][:, None, None]
@@ -167,6 +183,12 @@ class WorldModel(nn.Module):
     def logits(self, features: Tensor) -> Tensor:
         """(..., C) -> (..., V)."""
         return self.tokens.logits(features)
+
+    def _expected(self, actions: Actions, known: Tensor, tokens: Tensor) -> Tensor:
+        """(B, T, H, W) expected tokens; MASK where there are none, and in frames without an action."""
+        if actions.expected is None:
+            return torch.full_like(tokens, self.config.mask_token)
+        return torch.where(known[..., None, None], actions.expected, self.config.mask_token)
 
     def _frames_before(self, tokens: Tensor, positions: Tensor, cache: UNetCache | None) -> Tensor:
         """All frames up to the last of `tokens`, from code_frames - 1 before the first on; MASK where there is none."""
@@ -191,8 +213,15 @@ class WorldModel(nn.Module):
 
     def set_code_vectors(self, codes: Tensor) -> None:
         """The tokenizer's code vectors (V, D); nothing happens where the model does not read them."""
-        if self.motion is not None:
-            self.motion.set_vectors(codes)
+        for part in (self.motion, self.expected):
+            if part is not None:
+                part.set_vectors(codes)
+
+    @property
+    def lacks_code_vectors(self) -> bool:
+        """Whether the model reads code vectors and was given none: its forecasts would be silently wrong."""
+        parts = [part for part in (self.motion, self.expected) if part is not None]
+        return any(not bool(part.vectors.any()) for part in parts)
 
     def adapted(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Weights of a world model without some of these inputs, completed by this one's own first weights.
@@ -203,7 +232,7 @@ class WorldModel(nn.Module):
         if self.source_rows is not None and table is not None:
             tensors = {**tensors, "tokens.table.weight": torch.cat([table[self.source_rows], table[-1:]])}
         mine = {name: tensor.detach() for name, tensor in self.state_dict().items()}
-        inputs = ("motion.", "actions.")
+        inputs = ("motion.", "expected.", "actions.")
         return {
             name: tensors[name] if name in tensors and not _differs(tensors[name], value, name, inputs) else value
             for name, value in mine.items()

@@ -33,11 +33,13 @@ def rollout(
     seed: int = 0,
     futures: int | Sequence[int] = 1,
     world_from_reference: FloatArray | None = None,
+    expected: Tensor | None = None,
     track: Track = silent,
 ) -> Tensor:
     """Past tokens (B, P, H, W) and poses (B, P, 4, 4), (B, F, 4, 4) world_from_lidar -> tokens (B, S, F, H, W).
 
-    See `Rollout`, which makes the same frames one at a time.
+    expected: (B, F, H, W) tokens of the past carried on, for models that read them. See `Rollout`, which makes the same
+    frames one at a time.
     """
     if future_poses.ndim != 4 or future_poses.shape[1] == 0:
         raise ForecastError(f"future poses must be (B, F >= 1, 4, 4), got {future_poses.shape}")
@@ -51,7 +53,8 @@ def rollout(
         world_from_reference=world_from_reference,
     )
     steps = track(range(future_poses.shape[1]), "frames", total=future_poses.shape[1])
-    return torch.stack([run.step(future_poses[:, f]) for f in steps], dim=2)
+    made = [run.step(future_poses[:, f], None if expected is None else expected[:, f]) for f in steps]
+    return torch.stack(made, dim=2)
 
 
 class Rollout:
@@ -84,14 +87,19 @@ class Rollout:
         self.reference = past_poses[:, -1] if world_from_reference is None else world_from_reference
         self.poses = past_poses  # (B, t, 4, 4) of all frames so far
         self.tokens = past_tokens.to(model.device)  # (B, t, H, W) until the first frame is made, then (R, t, H, W)
+        # (B, t, H, W) the tokens that each frame would have if all went on as before; MASK where that is not known.
+        self.expected = torch.full_like(self.tokens, model.config.mask_token)
         self.interval_s = interval_s
         self.made = 0  # frames
         self._start = 0  # the window's first frame
         self._cache: UNetCache | None = None
 
     @torch.no_grad()
-    def step(self, world_from_lidar: FloatArray) -> Tensor:
-        """The ego's next pose (B, 4, 4) -> the next frame (B, S, H, W)."""
+    def step(self, world_from_lidar: FloatArray, expected: Tensor | None = None) -> Tensor:
+        """The ego's next pose (B, 4, 4) -> the next frame (B, S, H, W).
+
+        expected: (B, H, W) tokens of the past carried on to that frame, for models that read them.
+        """
         clips, known = len(self.poses), self.tokens.shape[1]
         if world_from_lidar.shape != (clips, 4, 4):
             raise ForecastError(f"the next poses must be ({clips}, 4, 4), one per clip, got {world_from_lidar.shape}")
@@ -106,12 +114,18 @@ class Rollout:
             world_from_reference=self.reference,
             interval_s=self.interval_s,
         ).to(self.model.device)
+        if expected is None:
+            expected = torch.full_like(self.expected[:, 0], self.model.config.mask_token)
+        expectations = torch.cat([self.expected, expected.to(self.expected)[:, None]], dim=1)
+        if self.model.config.expected_input:
+            actions = actions.with_expected(expectations[:, self._start :])
         cache = self._past(actions)
         draws = Draws(self.seed, self.futures * clips, self.made)
         frame = sample_frame(
             self.model, cache, actions.frames(known - self._start).repeated(len(self.futures)), draws, self.config
         )
         self.tokens = torch.cat([self.tokens, frame[:, None]], dim=1)
+        self.expected = expectations
         self.poses = poses  # only now: a step that failed was not taken
         self.made += 1
         return frame.view(clips, len(self.futures), *frame.shape[1:])

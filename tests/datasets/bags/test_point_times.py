@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from copilot4d import open_dataset
-from copilot4d.datasets.bags.point_times import TimesError, point_times_ns, time_field
+from copilot4d.datasets.point_times import TimesError, point_times_ns, time_field
 from copilot4d.errors import DataError
 from copilot4d.simulator import simulate_drive
 from tests.support.bags import START_NS, write_bag

@@ -319,7 +319,7 @@ def test_descriptions_that_are_wrong(tmp_path, drive, text, words):
 def test_topics_are_for_bags_only(tmp_path, drive):
     from copilot4d.datasets import write_folder
 
-    with pytest.raises(UsageError, match="topics and deskewing are chosen for bags"):
+    with pytest.raises(UsageError, match="topics are chosen for bags"):
         open_dataset(write_folder(drive, tmp_path / "f"), pose_topic="/odom")
 
 

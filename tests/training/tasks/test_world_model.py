@@ -221,10 +221,11 @@ def test_conventions_say_what_tokens_and_actions_are(tmp_path):
     assert stated["actions"].startswith("reference_from_t")
     assert (stated["vocabulary"], stated["token_shape"]) == (11, [8, 8])
     assert stated["tokenizer_sha256"] == "a" * 64
+    assert stated["intervals_s"] == [0.2, 0.6]
     loaded = load_world_model(tmp_path)
     assert loaded.world_model.config == small_task(token_frame="reference").training.world_model
     assert not loaded.world_model.training
-    assert (loaded.tokenizer_sha256, loaded.step) == ("a" * 64, 1)
+    assert (loaded.tokenizer_sha256, loaded.step, loaded.intervals_s) == ("a" * 64, 1, (0.2, 0.6))
 
 
 def test_the_averaged_weights_are_loaded(tmp_path):

@@ -11,9 +11,9 @@ import tyro
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Put score files side by side in one table; the best of each column is bold.
+    """Compare score files in one table; the best value of each column is bold.
 
-    Scores of different protocols, settings or frames are not mixed unless you say so. Example:
+    Scores of different protocols, settings or frames are not mixed, unless you ask for it. Example:
 
         copilot4d compare copy_last.json ray_tracing.json
     """
@@ -21,6 +21,6 @@ class Options:
     scores: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Files that `copilot4d evaluate` wrote."""
     mix_protocols: bool = False
-    """Show them in one table although they were made by different rules; each row then says its own."""
+    """Show scores of different protocols in one table; each row then names its protocol."""
     markdown: bool = False
     """Print a Markdown table."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
-    """How a log is read, beside its path."""
+    """How a log is read."""
 
     resample: float | None = None
-    """Take the sweeps nearest to even times at so many a second, for logs at 20, 12.5 or 7 Hz."""
+    """Use the sweeps nearest to an even rate in Hz, for logs at 20, 12.5 or 7 Hz: --resample 10."""
     lidar_topic: tuple[str, ...] = ()
-    """Of a bag or MCAP file: the lidar's topic, where there are several. Several are merged into the first."""
+    """Bag and MCAP files: the lidar's topic, if there are several. Several topics are merged into the first."""
     pose_topic: str | None = None
-    """Of a bag or MCAP file: the topic of the poses, or the word tf."""
+    """Bag and MCAP files: the topic of the poses, or tf."""
     deskew: bool | None = None
-    """Of a bag or MCAP file: move points to one instant by their times. By default where they have times."""
+    """Motion-compensate each sweep by the times of its points. Bags and MCAP files: by default if points have times.
+    Own data: by default if copilot4d.yaml says so."""

@@ -14,8 +14,7 @@ from copilot4d.cli.options.data_options import DataOptions
 class Options(DataOptions):
     """Check a data set: what is wrong with it, and how to fix it.
 
-    Exits with 0 if nothing needs fixing and with 1 otherwise. Reads a sample of the sweeps, and the size of every
-    file. Example:
+    It reads a sample of the sweeps, and the size of every file. Exit code 0: no problems; 1: problems found. Example:
 
         copilot4d doctor path/to/data --html report.html
     """
@@ -29,12 +28,12 @@ class Options(DataOptions):
     most_drives: int = 20
     """Check at most this many drives, spread over all."""
     sweeps: int = 12
-    """Sweeps to read of each drive, beside a few pairs."""
+    """Sweeps to read per drive, besides a few pairs."""
     all: bool = False
     """Read every sweep of every drive."""
     estimate_poses: bool = False
-    """First estimate poses from the sweeps with KISS-ICP (pip install 'copilot4d[poses]') for drives that have none.
-    Where all have some, the estimate is written beside them as poses_estimated.txt and compared with them, but not
-    used. No file is ever replaced."""
+    """First estimate poses from the sweeps with KISS-ICP (pip install 'copilot4d[poses]') for drives without poses. If
+    all drives have poses, the estimates are written to poses_estimated.txt and compared, but not used. Files are
+    never replaced."""
     poses_out: Path | None = None
-    """With --estimate-poses: write the poses into this folder, DRIVE.txt in TUM format, not into the data set."""
+    """With --estimate-poses: write the poses into this folder (DRIVE.txt, TUM format) instead of the data set."""

@@ -14,18 +14,18 @@ from copilot4d.cli.options.model_options import ModelOptions
 class Options(DataOptions, ModelOptions):
     """Score a model or a baseline on a data set by the field's protocol.
 
-    Every window of the setting goes through the model; what it found stands in one JSON file with the protocol's name
-    and hash. An interrupted run goes on where it was when the same command is given again. Example:
+    It forecasts every window of the setting and writes the scores to one JSON file, with the protocol's name and hash.
+    The same command resumes an interrupted run. Example:
 
         copilot4d evaluate --model ray_tracing --data path/to/kitti --drives 08 --setting 1s --out scores.json
     """
 
     data: Path
-    """The data set; its format is recognised. Also as the first word: copilot4d evaluate DATA ..."""
+    """The data set; its format is recognised. Also without --data, as the first word: copilot4d evaluate DATA ..."""
     setting: Literal["1s", "3s"]
-    """How far to forecast: the protocol's two settings."""
+    """How far to forecast: 1s or 3s ahead."""
     out: Path
-    """Where to write the scores (JSON)."""
+    """The file for the scores (JSON)."""
     drives: tuple[str, ...] = ()
     """Only these drives, by name."""
     split: str | None = None
@@ -33,23 +33,23 @@ class Options(DataOptions, ModelOptions):
     protocol: Literal["4docc", "vidar", "evalkit"] = "4docc"
     """The convention: 4docc (the paper's), vidar, or evalkit (the AV2 challenge)."""
     roi_half: float | None = None
-    """Half the ROI's width in metres. By default the convention's own: 70, or 51.2 for vidar."""
+    """Half the width of the scored region (ROI) in metres. By default 70 (vidar: 51.2). Use 32 for mini."""
     every: int = 1
-    """Score only each n-th reference frame."""
+    """Score only every N-th reference frame."""
     limit: int | None = None
     """Score only the first N reference frames."""
     thin: int = 1
-    """Score only each n-th ray: a quick look. The protocol's name then ends in thinN, and no table mixes such scores
-    with others."""
+    """Score only every N-th ray, for a quick test. The protocol's name then ends in thinN; such scores cannot be
+    compared with others."""
     workers: int = 1
-    """Processes; each loads the model by itself. The numbers are the same, and in the same order."""
+    """Number of processes. Each loads the model. The scores do not change."""
     parity: bool = False
-    """Keep what the public 4D-Occ code does with odd input (docs/scoring.md)."""
+    """Reproduce the special cases of the public 4D-Occ code (docs/scoring.md)."""
     on_bad_sweep: Literal["raise", "skip"] = "raise"
-    """Stop at a sweep that cannot be read, or leave out the windows that touch it and list them."""
+    """raise: stop at a sweep that cannot be read. skip: leave out its windows, and list them."""
     futures: int = 1
-    """Futures to forecast. Scores are those of the first; the best, the mean and the spread are printed beside."""
+    """How many futures to sample. Scores use the first one; the best, the mean and the spread are printed too."""
     submission: Literal["evalai"] | None = None
-    """Write the answers to a challenge's queries instead of scores: evalai, the Argoverse 2 forecasting challenge."""
+    """Write a challenge submission instead of scores. evalai: the Argoverse 2 forecasting challenge."""
     queries: Path | None = None
     """With --submission: the challenge's file of rays."""

@@ -12,8 +12,8 @@ from copilot4d.cli.options.checks import check_data, check_folders
 class Options:
     """Score how well a tokenizer reconstructs sweeps, and draw some of them.
 
-    Every sweep is encoded, decoded and rendered on its own rays, and scored against itself inside the tokenizer's
-    region. Example:
+    Every sweep is encoded, decoded and rendered along its own rays. The result is scored against the sweep, inside the
+    tokenizer's region. Example:
 
         copilot4d evaluate-tokenizer --model runs/tokenizer --data path/to/kitti --drives val_0005 --out scores
     """
@@ -29,23 +29,23 @@ class Options:
     split: str | None = None
     """Only the drives of this split."""
     every: int = 1
-    """Only each n-th sweep of a drive."""
+    """Only every N-th sweep of a drive."""
     limit: int | None = None
     """Score at most N sweeps."""
     count_all_codes: bool = False
-    """Count the codes of every sweep, also of those that --every and --limit leave out: encoding is cheap."""
+    """Count the codes of all sweeps, including those that --every and --limit leave out."""
     other_scans: Path | None = None
-    """The same drives by another sensor (street-v1/val@varied), to ask which tokens stay."""
+    """The same drives recorded by another sensor (street-v1/val@varied), to measure the stability of tokens."""
     pairs: int = 8
-    """Pairs of scans per simulated drive and question, for the share of tokens that are kept; 0: do not ask."""
+    """Pairs of scans per simulated drive, for the stability of tokens. 0: do not measure it."""
     pictures: int = 4
     """How many sweeps to draw."""
     seed: int = 0
-    """Of the noise in spatial skipping."""
+    """The random seed of the noise in spatial skipping."""
     device: str = "auto"
-    """cpu, cuda, cuda:1."""
+    """auto, cpu, cuda or cuda:1."""
 
     def check(self) -> None:
-        """What can be told before torch is loaded."""
+        """Checks that need no torch."""
         check_data([self.data])
         check_folders(model=self.model)

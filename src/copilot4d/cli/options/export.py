@@ -12,7 +12,7 @@ from copilot4d.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Put a trained tokenizer and its world model into one folder that can be shared and forecast with. Example:
+    """Write a trained tokenizer and its world model into one model folder, to share it or to forecast with it. Example:
 
         copilot4d export --tokenizer runs/tokenizer --world-model runs/world --out models/mine --trained-on "my logs"
 
@@ -20,8 +20,8 @@ class Options:
 
         copilot4d export --occupancy-4d runs/occupancy --out models/occupancy
 
-    The best checkpoints are taken, with averaged weights where there are, and the depth selector that lies in the world
-    model's run, with its occupancy network. What only training needs stays behind.
+    It takes the best checkpoints, averaged weights if there are any, and the depth selector of the world model's run,
+    with its occupancy network. Data that only training needs is left out.
     """
 
     out: Path
@@ -31,30 +31,30 @@ class Options:
     world_model: Path | None = None
     """The world model's run, checkpoint or folder; it must have been trained on that tokenizer's tokens."""
     occupancy_4d: Path | None = None
-    """Instead of these two: the run, checkpoint or folder of the baseline 4D-Occ."""
+    """Instead of these two: the run, checkpoint or folder of a 4D-Occ baseline."""
     name: str | None = None
-    """What scores and pictures call the model; by default the folder's name."""
+    """The model's name in scores and pictures. By default the folder's name."""
     title: str | None = None
-    """The heading of its model cards; by default the name."""
+    """The heading of its model cards. By default the name."""
     trained_on: tuple[str, ...] = ()
-    """The data, in words, for the model cards."""
+    """The training data, in words, for the model cards."""
     command: tuple[str, ...] = ()
     """The commands that trained it, for the model cards."""
     hardware: str = ""
-    """What it was trained on, for the model cards; by default this machine."""
+    """The hardware of the training, for the model cards. By default this machine."""
     license: str = "apache-2.0"
-    """Of the weights."""
+    """The licence of the weights."""
     precision: Literal["fp32", "fp16"] = "fp32"
-    """Of the weights in the files. fp16 halves them; some tokens then differ from those of the training."""
+    """Precision of the weights in the files. fp16 halves the size; a few tokens then differ."""
     guidance: float | None = None
-    """Store with the model how it is sampled by default: the strength of classifier-free guidance. What no flag names
-    is kept where a model folder is exported again, and else 1 for guidance, 10 steps, paper, and 3 for top-k."""
+    """Sampling default to store with the model: the strength of classifier-free guidance. Sampling options that are not
+    given keep the value that an exported model folder has; otherwise they are guidance 1, 10 steps, paper, top-k 3."""
     sampling_steps: int | None = None
-    """The same: steps of the sampler per frame."""
+    """Sampling default to store with the model: sampling steps per frame."""
     schedule: Literal["paper", "few_first"] | None = None
-    """The same: how many tokens each step decides."""
+    """Sampling default to store with the model: how many tokens each sampling step decodes."""
     top_k: int | None = None
-    """The same: sample from the k most likely tokens (0: all)."""
+    """Sampling default to store with the model: sample from the k most likely tokens (0: all)."""
     push: str | None = None
     """Also upload the folder to the Hugging Face hub: hf:user/name (pip install 'copilot4d[hub]')."""
 
@@ -65,7 +65,7 @@ class Options:
         return any(value is not None for value in given)
 
     def check(self) -> None:
-        """What can be told before torch is loaded."""
+        """Checks that need no torch."""
         check_sampling(steps=self.sampling_steps, guidance=self.guidance, top_k=self.top_k)
         if self.stores_sampling and self.world_model is None:
             raise UsageError(

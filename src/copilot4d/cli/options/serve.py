@@ -11,12 +11,12 @@ from copilot4d.cli.options.model_options import ModelOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Options(DataOptions, ModelOptions):
-    """Play a log in real time and forecast from its newest sweep, as often as this machine can.
+    """Play a log in real time, and forecast from its newest sweep as often as the machine can.
 
     Example: copilot4d serve --model ray_tracing --data drive.mcap
 
-    Sweeps that arrive while a forecast is made are only past for the next one, and are counted. The same loop takes
-    sweeps from a robot (docs/serve.md).
+    Sweeps that arrive during a forecast are counted as skipped, and serve as past for the next one. The same loop can
+    read sweeps from a robot (docs/serve.md).
     """
 
     data: Path
@@ -24,12 +24,12 @@ class Options(DataOptions, ModelOptions):
     drive: str | None = None
     """Which drive. By default the first."""
     speed: float = 1.0
-    """Play so many times as fast as it was recorded; inf: without waiting."""
+    """Speed of the player: 1 is real time, inf does not wait."""
     spacing: float = 0.2
-    """Seconds between the frames that the model sees and forecasts."""
+    """Seconds between frames, past and future."""
     future: int = 5
     """Frames to forecast."""
     limit: int | None = None
-    """End after so many forecasts."""
+    """Stop after N forecasts."""
     out: Path | None = None
-    """Also keep the forecasts: a folder, NNNN_future_KK.ply for each."""
+    """Also write the forecasts into this folder: NNNN_future_KK.ply."""

@@ -9,18 +9,18 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Write simulated drives: streets, traffic that reacts, and what a spinning lidar sees of them.
+    """Write simulated drives of a spinning lidar, through streets with traffic that reacts to the ego.
 
     Example: copilot4d simulate --out streets --count 20 --sensor mini32 --seed 1 --workers 2
 
-    The same options give the same bytes, with any number of workers. Interrupted, the same command goes on where it
-    stopped. Beside each drive, truth.npz says what every point lies on and where everybody was.
+    The same options give the same bytes, with any number of workers. The same command resumes an interrupted run. In
+    each drive's folder, truth.npz has the object of every point and the poses of all agents.
     """
 
     out: Path
     """The folder to write into: a data set for every other verb."""
     count: int = 10
-    """How many drives; each has a street of its own. Asking for more later adds to the folder."""
+    """How many drives, each on its own street. A larger number later adds drives."""
     sensor: str = "mini32"
     """hdl64 (KITTI-like), hdl32 (nuScenes-like, 20 Hz), vls_pair (Argoverse-2-like), mini32 (light)."""
     seed: int = 0
@@ -28,8 +28,8 @@ class Options:
     workers: int = 1
     """Processes."""
     format: Literal["folder", "kitti"] = "folder"
-    """folder keeps everything; kitti is a KITTI Odometry tree."""
+    """folder: our own format, which keeps everything. kitti: a KITTI Odometry tree."""
     seconds: float = 12.0
-    """The length of a drive."""
+    """The length of a drive in seconds."""
     rate_hz: float | None = None
-    """Sweeps a second; by default all that the sensor gives."""
+    """Sweeps per second. By default the sensor's own rate."""

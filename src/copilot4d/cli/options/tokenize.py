@@ -12,9 +12,9 @@ from copilot4d.tokens.augmentation import AugmentationConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Put drives through a tokenizer once, before a world model trains on their tokens.
+    """Encode drives with a tokenizer and store the tokens, on which a world model is trained.
 
-    An interrupted run goes on with the drives that are missing. Under torchrun every process takes its share. Example:
+    The same command resumes an interrupted run. Under torchrun every process takes its share of the drives. Example:
 
         copilot4d tokenize --tokenizer runs/tokenizer --data path/to/kitti --held-out train_0011 --out tokens/kitti
     """
@@ -24,47 +24,50 @@ class Options:
     data: tuple[Path, ...]
     """One or several data sets; the format of each is recognised."""
     out: Path
-    """The cache's folder."""
+    """The folder for the tokens."""
     drives: tuple[str, ...] = ()
     """Only these drives."""
     split: str | None = None
     """Only the drives of this split."""
     held_out: tuple[str, ...] = ()
-    """Drives that are tokenised too, but marked: never to be trained on."""
+    """Held-out drives: also tokenised, but never trained on."""
     max_drives: int | None = None
     """At most N drives, not counting the held-out ones."""
     token_frame: Literal["own", "reference"] = "reference"
-    """own: each sweep in its own frame, as in the paper; reference: all sweeps of a clip in the frame of its reference
-    sweep, so that static things keep their tokens. The mini preset of the world model wants reference."""
+    """own: each sweep in its own frame, as in the paper. reference: all sweeps of a clip in the frame of its reference
+    sweep, so that static objects keep their tokens. The world model's mini preset needs reference."""
     intervals: tuple[str, ...] = ("protocol",)
-    """Between two frames of a clip: seconds (0.2s), frames of the log (2), or protocol: those of the 1s and 3s
-    settings at each drive's own rate."""
+    """Time between two frames of a clip: in seconds (0.2s), in frames of the log (2), or protocol: the spacings of the
+    1s and 3s settings at each drive's own rate."""
     reference_every: int = 5
-    """Frames of the log from one clip's reference to the next one's; tokens in their own frames need none."""
+    """Frames of the log between the references of two clips. Not used with --token-frame own."""
     past_frames: int = 5
     """Frames of a clip up to its reference."""
     future_frames: int = 5
     """Frames of a clip after it."""
     gathered_past: bool = False
-    """A clip's oldest frame becomes the tokens of all its past sweeps gathered, so that a world model need not
-    remember what only one of them saw; needs --token-frame reference."""
+    """The oldest frame of a clip holds all its past sweeps together, which shows everything observed so far. Needs
+    --token-frame reference."""
     columns: bool = True
-    """Also find, without labels, what each column holds (nothing, ground, structure, something moving). Training can
-    then give what moves more weight, and scores are split by class."""
+    """Also find the class of each column, without labels: empty, ground, structure or moving. Training can then give
+    moving columns more weight, and scores are split by class."""
+    expected: bool = False
+    """Also store the tokens that each future frame would have if moving objects kept their velocity. These are found in
+    the past sweeps, without labels. A world model with expected_input reads them. Needs --token-frame reference."""
     variants: int = 1
-    """Versions of each drive: as it is, and mirrored and turned."""
+    """Versions of each drive: the first unchanged, the others mirrored and rotated."""
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
-    """How far the other variants are turned, how often mirrored."""
+    """How the other variants are rotated and mirrored."""
     seed: int = 0
-    """Of the augmentation."""
+    """The random seed of the augmentation."""
     batch: int = 8
-    """Sweeps that are encoded at once."""
+    """Sweeps encoded at once."""
     device: str = "auto"
-    """cpu, cuda, cuda:1."""
+    """auto, cpu, cuda or cuda:1."""
     overwrite: bool = False
-    """Replace tokens of another tokenizer, of other settings or other drives that are in the folder."""
+    """Replace tokens in the folder that come from another tokenizer, other settings or other drives."""
 
     def check(self) -> None:
-        """What can be told before torch is loaded."""
+        """Checks that need no torch."""
         check_data(self.data)
         check_folders(tokenizer=self.tokenizer)

@@ -11,14 +11,14 @@ from copilot4d.cli.options.checks import check_data, check_folders
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Train which depth each ray of a model's forecasts takes: rendered, or measured by the past. Example:
+    """Train the network that chooses the depth of each ray: rendered from tokens, or measured by the past. Example:
 
         copilot4d train depth-selector --model runs/world --data street-v1/train:150 --drives train_000120 train_000121
 
-    The model forecasts drives whose future is known; take some that the world model was not trained on. A selector that
-    the model already has is fine-tuned, and replaced only where the new one is better on held-out sweeps. The
-    selector is written into the run, from where `forecast`, `evaluate`, `view` and `export` use it; a shipped model
-    (`--model mini`) is copied to ./mini_tuned first.
+    The model forecasts drives whose future is known. Use drives that the world model was not trained on. If the model
+    already has a selector, it is fine-tuned, and replaced only if the new one is better on held-out sweeps. The
+    selector is written into the run; `forecast`, `evaluate`, `view` and `export` use it there. A shipped model
+    (`--model mini`) is first copied to ./mini_tuned.
     """
 
     model: Path
@@ -32,32 +32,32 @@ class Options:
     split: str | None = None
     """Train only on the drives of this split."""
     settings: tuple[Literal["1s", "3s"], ...] = ("1s", "3s")
-    """The protocol's settings to train for; they differ in their frame rates."""
+    """The protocol's settings to train for."""
     forecasts: tuple[int, ...] = (40,)
-    """How many at most, spread over the drives: one number for all settings or one for each. Each tenth, or at least
-    one, is kept for the score."""
+    """At most N forecasts, spread over the drives: one number for all settings or one for each. One in ten, and at
+    least one, is held out for the score."""
     rays_per_frame: int = 6000
     """Rays of each forecast frame to train on."""
     sampling_steps: int | None = None
-    """Of the forecasts. By default as stored with the model."""
+    """Sampling steps per frame of the forecasts. By default as stored with the model."""
     occupancy: str | None = None
-    """An occupancy network whose depths can be chosen, too: a run of train occupancy-4d, its folder, or occupancy_4d
-    for the one that comes with the package. By default the one that the model has, if any."""
+    """An occupancy network whose depths can also be chosen: a run of train occupancy-4d, its folder, or occupancy_4d
+    for the one that comes with the package. By default the model's own, if it has one."""
     top_k: int | None = None
     """Sample from the k most likely tokens (0: all). By default as stored with the model."""
     updates: int = 4000
     """Updates of the selector."""
     seed: int = 0
-    """Of forecasts, rays and updates."""
+    """The random seed of forecasts, rays and updates."""
     out: Path | None = None
     """A new model folder: a copy of the model with the new selector. By default the selector goes into the run or
     folder of --model."""
     from_scratch: bool = False
-    """Do not start from the selector that the model has."""
+    """Do not start from the model's selector."""
     device: str = "auto"
-    """cpu, cuda, cuda:1: where the model forecasts."""
+    """Where the model forecasts: auto, cpu, cuda or cuda:1."""
 
     def check(self) -> None:
-        """What can be told before torch is loaded."""
+        """Checks that need no torch."""
         check_data(self.data)
         check_folders(tokenizer=self.tokenizer)

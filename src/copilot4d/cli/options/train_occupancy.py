@@ -16,7 +16,7 @@ class Options(RunOptions):
     """Train our variant of 4D-Occ: past sweeps -> occupancy of the future -> depths along rays, with an L1 loss.
 
     One network serves the 1s and the 3s setting. `copilot4d forecast` and `evaluate` take the run's folder as --model.
-    The same command goes on where an interrupted run stopped. Example:
+    The same command resumes an interrupted run. Example:
 
         copilot4d train occupancy-4d --data street-v1/train:300 --held-out-data street-v1/val --run runs/occupancy
     """
@@ -28,18 +28,18 @@ class Options(RunOptions):
     split: str | None = None
     """Train only on the drives of this split."""
     held_out: tuple[str, ...] = ()
-    """Drives of --data never trained on, on which checkpoints are scored."""
+    """Held-out drives of --data: never trained on; checkpoints are scored on them."""
     held_out_data: tuple[Path, ...] = ()
-    """Other data sets on which checkpoints are scored."""
+    """Held-out data sets, on which checkpoints are scored."""
     held_out_clips: int = 16
-    """How many clips of those, evenly spread over the settings, each scoring looks at."""
+    """Held-out clips per scoring, evenly spread over the settings."""
     settings: tuple[Literal["1s", "3s"], ...] = ("1s", "3s")
-    """The protocol's settings whose frame rates are learned."""
+    """The protocol's settings to train for."""
     rays_per_frame: int | None = None
-    """Rays of each future frame that are supervised at each visit of a clip."""
+    """Rays per future frame and update. By default the preset's."""
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
-    """Mirrors and turns."""
+    """Mirroring and rotation."""
 
     def check(self) -> None:
-        """What can be told before torch is loaded."""
+        """Checks that need no torch."""
         check_data((*self.data, *self.held_out_data))

@@ -14,10 +14,10 @@ from copilot4d.tokens.scans import ScanConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Options(RunOptions):
-    """Learn to turn sweeps into tokens and back. No labels are needed, only sweeps.
+    """Train the tokenizer: encode sweeps as tokens, and decode them. It needs sweeps only, no labels and no poses.
 
-    The run's folder holds checkpoints, a log, TensorBoard events and pictures; the same command goes on where an
-    interrupted run stopped. Example:
+    The run's folder gets checkpoints, a log, TensorBoard events and pictures. The same command resumes an interrupted
+    run. Example:
 
         copilot4d train tokenizer --preset mini --data path/to/kitti --held-out train_0011 --run runs/tokenizer
     """
@@ -31,22 +31,22 @@ class Options(RunOptions):
     split: str | None = None
     """Train only on the drives of this split."""
     held_out: tuple[str, ...] = ()
-    """Drives never trained on, on which checkpoints are scored."""
+    """Held-out drives: never trained on; checkpoints are scored on them."""
     held_out_sweeps: int = 8
-    """How many sweeps of those, evenly spread, each scoring looks at."""
+    """Held-out sweeps per scoring, evenly spread."""
     rays_per_sweep: int | None = None
-    """Rays supervised at each visit of a sweep."""
+    """Rays per sweep and update. By default the preset's."""
     remake_codebook: bool = False
-    """Make the codes of --init-from anew by K-means, as soon as enough encoder outputs are known."""
+    """With --init-from: re-initialise the codes by K-means, as soon as there are enough encoder outputs."""
     decoder_only: bool = False
-    """Train the decoder alone, so that tokens keep their meaning; use it with --init-from."""
+    """With --init-from: train only the decoder, so that tokens keep their meaning."""
     other_scans: tuple[Path, ...] = ()
-    """Data sets with drives of the same names and times, seen by other sensors, such as street-v1/train@varied."""
+    """Data sets with drives of the same names and times, recorded by other sensors, such as street-v1/train@varied."""
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
-    """Mirrors and turns."""
+    """Mirroring and rotation."""
     scan: ScanConfig = field(default_factory=ScanConfig)
-    """Points that the encoder does not get, noise on their ranges, a sensor that sways."""
+    """Changes of the encoder's scan: dropped points, noise on ranges, pitch and roll of the sensor."""
 
     def check(self) -> None:
-        """What can be told before torch is loaded."""
+        """Checks that need no torch."""
         check_data((*self.data, *self.other_scans))

@@ -12,26 +12,26 @@ AUTO = "auto"
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ModelOptions):
-    """Open the what-if studio: pick a moment, draw the ego's way, watch the futures that a model imagines.
+    """Open the what-if studio: choose a moment, draw a path for the ego, and see what the model predicts.
 
     Example: copilot4d view --data street-v1/val
 
-    It is a page in your browser, served by this machine for this machine alone. Ctrl-C ends it.
+    The studio is a page in your browser. By default only this machine can open it. Ctrl-C ends it.
     """
 
     data: Path
-    """A data set: KITTI, nuScenes, Argoverse 2, an own folder of sweeps, or a simulated one such as street-v1/val."""
+    """A data set: KITTI, nuScenes, Argoverse 2, your own folder of sweeps, or a simulated one such as street-v1/val."""
     drive: str | None = None
-    """Which drive to begin with. By default the first that has poses."""
+    """The first drive to show. By default the first with poses."""
     frame: int | None = None
-    """The newest sweep that the model may see. By default the first with a whole past and future."""
+    """The newest past sweep. By default the first with a complete past and future."""
     model: str = AUTO
     """mini, a baseline's name, a model's folder or run. auto: mini where it is installed, else ray_tracing."""
     futures: int = 1
-    """How many futures of a plan are sampled at first."""
+    """How many futures of a plan to sample."""
     out: Path = Path("studio")
-    """The folder for what you save."""
+    """The folder for saved files."""
     port: int = 8080
-    """Of the page. Where it is taken, the next free one is used."""
+    """The page's port. If it is in use, the next free one."""
     host: str = "127.0.0.1"
-    """The address to listen on. Any other than this machine's own lets others in: there is no password."""
+    """The address to listen on. There is no password: with any other address, other machines can open the page."""

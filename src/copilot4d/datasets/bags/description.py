@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from copilot4d.datasets.bags.bag import Bag
-from copilot4d.datasets.bags.point_times import UNITS_NS
 from copilot4d.datasets.bags.pose_topics import TYPES as POSE_TYPES
 from copilot4d.datasets.bags.tf_tree import TYPES as TF_TYPES
 from copilot4d.datasets.folder_config import parse_ego_box, parse_motion
+from copilot4d.datasets.point_times import UNITS_NS
 from copilot4d.datasets.text_files import read_text
 from copilot4d.errors import DataError, UsageError
 from copilot4d.geometry.se3 import FloatArray

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from copilot4d.datasets.bags.bag import at_message, open_bag
 from copilot4d.datasets.bags.point_cloud2 import CloudError, cloud_columns
-from copilot4d.datasets.bags.point_times import TimesError, point_times_ns, time_field
+from copilot4d.datasets.deskewing import RecordedSweep
 from copilot4d.datasets.point_fields import INTENSITY_NAMES
+from copilot4d.datasets.point_times import TimesError, point_times_ns, time_field
 from copilot4d.errors import DataError, UsageError
 from copilot4d.geometry import Sweep
 from copilot4d.geometry.deskew import deskew
@@ -122,6 +123,19 @@ class BagSweeps:
             world_from_lidar=reference,
             timestamp_ns=stamp,
         )
+
+    def recorded(self, index: int) -> RecordedSweep | None:
+        """Sweep `index` of the first lidar as it was recorded; None where its points have no times, or it no poses."""
+        first = self.lidars[0]
+        cloud = first.read(index, with_times=True)
+        if cloud.times_ns is None or first.trajectory is None:
+            return None
+        return RecordedSweep(points=cloud.points, times_ns=cloud.times_ns, trajectory=first.trajectory)
+
+    @property
+    def is_deskewed(self) -> bool:
+        """Whether points that have times are moved to their sweep's time when they are read."""
+        return self.deskew
 
     def motion(self) -> tuple[str, str]:
         """What was done about the lidar's motion within a sweep, and what a user may want to change; reads a sweep."""

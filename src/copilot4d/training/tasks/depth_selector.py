@@ -21,7 +21,7 @@ from torch import Tensor
 
 from copilot4d.depth_selection.candidates import Candidates
 from copilot4d.depth_selection.neighbours import CELLS, RangeView
-from copilot4d.depth_selection.selector import WITH_OCCUPANCY, DepthSelector, DepthSelectorConfig
+from copilot4d.depth_selection.selector import KNOWN, DepthSelector, DepthSelectorConfig
 from copilot4d.errors import UsageError
 from copilot4d.geometry import Rays
 from copilot4d.geometry.se3 import FloatArray
@@ -131,9 +131,8 @@ def fit(
 
 def _config_for(frame: Examples) -> DepthSelectorConfig:
     """Of a selector for rays with as many candidates."""
-    has_occupancy = frame.costs.shape[1] == len(WITH_OCCUPANCY[1])
-    make = DepthSelectorConfig.with_occupancy_depths if has_occupancy else DepthSelectorConfig
-    return make(view_channels=VIEW_CHANNELS)
+    ((features, candidates),) = (names for names in KNOWN.values() if len(names[1]) == frame.costs.shape[1])
+    return DepthSelectorConfig(view_channels=VIEW_CHANNELS, features=features, candidates=candidates)
 
 
 def _scale(frames: Sequence[Examples]) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,7 @@ from copilot4d.evaluation.true_rays import true_frame
 from copilot4d.forecasting.copilot4d import Copilot4D
 from copilot4d.geometry import Clip, Drive, Rays, se3
 from copilot4d.geometry.se3 import FloatArray
+from copilot4d.motion import extrapolate
 from copilot4d.progress import Track, silent
 from copilot4d.training.tasks.depth_selector import Examples, examples
 
@@ -67,7 +68,7 @@ def clip_examples(
     """Of each future frame of one clip."""
     protocol = Protocol(roi_half_m=forecaster.region_half_m)
     session = forecaster.imagine(clip.past, steps=steps, seed=seed)
-    measured = MeasuredPast.of(clip.past)
+    measured = MeasuredPast.of(clip.past, extrapolate(clip.past))
     parts = []
     for i, (pose, sweep) in enumerate(zip(clip.future_poses, clip.future, strict=True)):
         frame = true_frame(clip, i, protocol)

@@ -15,14 +15,15 @@ from copilot4d.config import default_values, to_mapping
 from copilot4d.counter import SampleKey, StepCounter
 from copilot4d.datasets.drive_list import DriveList, SweepItems, lengths_of
 from copilot4d.errors import UsageError
-from copilot4d.geometry import Drive, Sweep, inside_box, se3
+from copilot4d.geometry import Drive, Sweep, se3
 from copilot4d.rendering import RayBatch
 from copilot4d.tokenizer.config import TokenizerConfig
-from copilot4d.tokenizer.reconstruction import clean_sweep, reconstruct
+from copilot4d.tokenizer.reconstruction import reconstruct
 from copilot4d.tokenizer.tokenizer import Tokenizer
 from copilot4d.tokenizer.training_loss import TokenizerBatch, training_pass
 from copilot4d.tokenizer.voxels import PointBatch
 from copilot4d.tokens.augmentation import AugmentationConfig
+from copilot4d.tokens.augmented_sweep import augmented_sweep, points_inside
 from copilot4d.tokens.scans import ScanConfig, matched_drives, moved_into
 from copilot4d.tokens.yardstick import measure_tokens
 from copilot4d.training.distributed import World
@@ -118,8 +119,7 @@ class TokenizerTask(TrainingTask):
             chosen.append(sweep.select(rows).rays())
         box = self.training.tokenizer.grid.box.astype(np.float32)
         points = [
-            p[np.flatnonzero(inside_box(p, box))]
-            for p in (scan.degraded(scans[0], generator).points, *(s.points for s in scans[1:]))
+            points_inside(p, box) for p in (scan.degraded(scans[0], generator).points, *(s.points for s in scans[1:]))
         ]
         return _Sample(
             points=torch.from_numpy(points[0]),
@@ -132,14 +132,15 @@ class TokenizerTask(TrainingTask):
     def _scans(self, key: SampleKey) -> list[Sweep]:
         """The sweep of a key, and the other scan of its moment where there is one, augmented, in the sweep's frame."""
         d, frame = self.items[key.item(len(self.items))]
-        own = _without_ego(self.drives[d], frame)
+        drive = self.drives[d]
+        own: Sweep = drive[frame]
         augmentation = self.training.augmentation.draw(key.generator("augmentation"))
-        scans = [clean_sweep(augmentation.sweep(own))]
+        scans = [augmented_sweep(own, augmentation, drive.ego_box)]
         other = self.others[d]
         if other is not None:
             sweep = _without_ego(other, frame)
             sweep = moved_into(sweep, se3.invert(own.world_from_lidar) @ sweep.world_from_lidar)
-            scans.append(clean_sweep(augmentation.sweep(sweep)))
+            scans.append(augmented_sweep(sweep, augmentation))
         return scans
 
     def collate(self, samples: Sequence[_Sample]) -> TokenizerBatch:

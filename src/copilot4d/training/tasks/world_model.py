@@ -49,9 +49,15 @@ class Clips(Protocol):
     tokenizer_sha256: str
     variants: int
     fingerprint: str
+    has_expected: bool
     has_columns: bool
 
     def __len__(self) -> int: ...
+
+    @property
+    def intervals_s(self) -> tuple[float, ...]:
+        """Seconds between two frames of its clips."""
+        ...
 
     def clip(self, item: int, variant: int) -> TokenClip:
         """Clip number `item` of a variant."""
@@ -102,6 +108,11 @@ class WorldModelTask(TrainingTask):
             raise UsageError(
                 "moving_weight and empty_weight need to know what columns hold, and these tokens were made without: "
                 "make them anew, with columns"
+            )
+        if config.world_model.expected_input and not clips.has_expected:
+            raise UsageError(
+                "a world model with expected_input reads the tokens of the past carried on, and these tokens were made "
+                "without: make them anew, with `expected`"
             )
         if held_out_clips < 1:
             raise UsageError(f"`held_out_clips` must be at least 1, got {held_out_clips}")
@@ -199,6 +210,7 @@ class WorldModelTask(TrainingTask):
             "vocabulary": config.vocabulary,
             "token_shape": list(config.tokens),
             "tokenizer_sha256": self.clips.tokenizer_sha256,
+            "intervals_s": list(self.clips.intervals_s),
         }
 
     def data_fingerprint(self) -> str:
