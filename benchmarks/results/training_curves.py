@@ -23,7 +23,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 from headline import DOCS
@@ -145,7 +145,7 @@ def _batch(run: Path) -> int:
                         remedy="give the folder of a run") from error  # fmt: skip
 
 
-def _log(run: Path) -> list[dict[str, object]]:
+def _log(run: Path) -> list[dict[str, Any]]:
     path = run / "log.jsonl"
     try:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
