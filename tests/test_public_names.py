@@ -8,6 +8,7 @@ import sys
 import numpy as np
 
 import copilot4d
+from copilot4d.baselines import RayTracing
 from copilot4d.forecaster import Forecast
 from copilot4d.geometry import Clip, Rays
 from tests.support.scenes import make_drive
@@ -40,3 +41,4 @@ def test_reprs_are_short_and_say_what_it_is():
     assert repr(Rays.from_origin(np.zeros(3), np.eye(3))) == "Rays(3)"
     clip = Clip(drive="toy", past=(sweep,), future=(sweep, sweep), past_frames=(0,), future_frames=(1, 2))
     assert repr(clip) == "Clip('toy', 1 past and 2 future sweeps)"
+    assert repr(RayTracing()) == "RayTracing('ray_tracing')"

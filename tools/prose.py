@@ -45,6 +45,11 @@ INSTEAD = {
     r"by heart": "memorised",
     r"(?:is|are|be) told (?:beside|about)": "printed beside, or reported",
     r"it is not known to anyone|who knows": "unknown",
+    r"asks? the rays?": "predict a depth for the ray",
+    r"of one's own": "your own",
+    r"dearer": "slower, or more expensive",
+    r"flatters?\b": "is biased in favour of",
+    r"told (?:of )?below": "described below",
 }
 _BANNED = re.compile("|".join(f"(?P<p{i}>(?<![\\w-]){phrase})" for i, phrase in enumerate(INSTEAD)), re.IGNORECASE)
 

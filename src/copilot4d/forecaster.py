@@ -140,6 +140,10 @@ class PlainForecaster:
     region_half_m = math.inf
     settings: Mapping[str, Any] = MappingProxyType({})
     fingerprint = ""
+    name: str
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
 
 
 @dataclass(frozen=True, kw_only=True)

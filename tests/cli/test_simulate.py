@@ -11,7 +11,7 @@ def test_simulate_writes_a_data_set_says_so_and_goes_on_where_it_stopped(tmp_pat
     arguments = ["simulate", "--out", str(out), "--count", "1", "--seconds", "0.3", "--seed", "8"]
     assert main(arguments) == 0
     said = capsys.readouterr().out
-    assert "1 drives of 0.3 s with mini32" in said
+    assert "1 drive of 0.3 s with mini32" in said
     assert "Next: copilot4d doctor" in said
     first = open_dataset(out)["000008000000"]
     assert len(first) == 3

@@ -180,3 +180,10 @@ def test_a_damaged_file_gives_a_data_error_or_is_still_whole(tmp_path: Path, dat
     path.write_bytes(bytes(raw))
     with contextlib.suppress(DataError):  # nothing else may escape
         assert set(ScoreFile.read(path).metrics) == set(METRICS)
+
+
+def test_a_score_file_shows_its_headline_not_its_frames():
+    shown = repr(scores())
+    assert shown.startswith("ScoreFile('oracle', 1s, 4docc-")
+    assert shown.endswith(f"ROI Chamfer {scores().metrics['chamfer_roi']:.3f} m²)")
+    assert len(shown) < 120

@@ -97,10 +97,15 @@ def next_command(options: Options) -> str:
     given: dict[str, object] = {"split": options.split, "roi-half": options.roi_half, "limit": options.limit}
     given["every"] = options.every if options.every != 1 else None
     given["protocol"] = options.protocol if options.protocol != "4docc" else None
-    words += [word for name, value in given.items() if value is not None for word in (f"--{name}", value)]
+    words += [word for name, value in given.items() if value is not None for word in (f"--{name}", _number(value))]
     words += ["--parity"] if options.parity else []
     words += given_flags(options)
     return " ".join(map(str, [*words, "--out", beside]))
+
+
+def _number(value: object) -> object:
+    """32.0 as a user would type it: 32."""
+    return f"{value:g}" if isinstance(value, float) else value
 
 
 def check_writable(out: Path) -> None:
@@ -164,7 +169,8 @@ def show(scores: ScoreFile) -> None:
             markup=False, highlight=False,
         )  # fmt: skip
     for reason, count in scores.not_scored_because.items():
-        console.print(f"not scored: {count} frames: {reason}", markup=False, highlight=False)
+        frames = "frame" if count == 1 else "frames"
+        console.print(f"not scored: {count} {frames}: {reason}", markup=False, highlight=False)
     for sweep in scores.skipped:
         console.print(
             f"skipped: drive {sweep.drive}, frame {sweep.frame} ({len(sweep.references)} windows): {sweep.message}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import islice
 
 from copilot4d.cli.console import console, next_step
@@ -46,7 +47,8 @@ def run(options: Options) -> int:
             f"drive {drive.name} has no two sweeps {options.spacing:g} s apart: choose another --spacing or drive"
         )
     _say(f"{made} forecasts, {made / max(spent, 1e-9):.2f} a second; {last.received} sweeps received")
-    next_step(f"copilot4d forecast --model {options.model} --data {options.data} --out forecast --pictures")
+    words = ["copilot4d", "forecast", "--model", options.model, "--data", str(options.data)]
+    next_step(shlex.join([*words, "--out", "forecast", "--pictures"]))
     return 0
 
 

@@ -20,8 +20,8 @@ def run(options: Options) -> int:
         console.print(f"{there} of {generation.count} drives are there already", highlight=False)
     folders = generate(generation, options.out, workers=options.workers, track=track)
     console.print(
-        f"{len(folders)} drives of {options.seconds:g} s with {options.sensor} in {options.out}", markup=False,
-        highlight=False,
+        f"{len(folders)} drive{'s' * (len(folders) != 1)} of {options.seconds:g} s "
+        f"with {options.sensor} in {options.out}", markup=False, highlight=False,
     )  # fmt: skip
     next_step(f"copilot4d doctor {shlex.quote(str(options.out))}")
     return 0

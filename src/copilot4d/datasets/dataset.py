@@ -101,7 +101,7 @@ class Dataset(Mapping[str, Drive]):
 
     def __repr__(self) -> str:
         shown = ", ".join(self.names[:6]) + (", ..." if len(self.names) > 6 else "")
-        return f"Dataset({self.format}, {str(self.root)!r}, {len(self)} drives: {shown})"
+        return f"Dataset({self.format}, {str(self.root)!r}, {len(self)} drive{'s' * (len(self) != 1)}: {shown})"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)

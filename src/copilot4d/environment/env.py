@@ -107,7 +107,7 @@ class WorldModelEnv(gymnasium.Env[Observation, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, Info]:
         """Begin an episode. The same seed gives the same moment and the same random numbers of the model.
 
-        options: "drive" (a name among the moments, or a Drive) and "frame"; or "past", sweeps of one's own, oldest
+        options: "drive" (a name among the moments, or a Drive) and "frame"; or "past", your own sweeps, oldest
         first and evenly spaced. What they leave open is drawn.
         """
         check_options(options)

@@ -82,6 +82,13 @@ class ScoreFile:
     protocol_rules: dict[str, Any] = field(default_factory=dict)
     version: str = __version__
 
+    def __repr__(self) -> str:
+        error = self.metrics.get("chamfer_roi", float("nan"))
+        return (
+            f"ScoreFile({self.model!r}, {self.setting}, {self.protocol}, {self.frames_scored} frames, "
+            f"ROI Chamfer {error:.3f} m²)"
+        )
+
     def write(self, path: str | Path) -> Path:
         """Write the file whole or not at all: beside its place, flushed to disk, then renamed."""
         path = Path(path)

@@ -167,7 +167,7 @@ SENSORS: dict[str, LidarSensor] = {
 
 
 def sensor_named(name: str | LidarSensor) -> LidarSensor:
-    """A preset, or a sensor of one's own as it is."""
+    """A preset by its name, or your own sensor, unchanged."""
     if isinstance(name, LidarSensor):
         return name
     if name not in SENSORS:
