@@ -70,7 +70,7 @@ def test_the_shipped_model_imagines_unless_it_is_not_there(log, monkeypatch, cap
     monkeypatch.setattr(view, "_is_there", lambda name: installed)
     monkeypatch.setattr(view, "load", load)
     assert main(["view", "--data", str(log)]) == 0
-    baselines = ("copy_last", "ray_tracing", "ray_tracing_recent")
+    baselines = ("copy_last", "ray_tracing", "ray_tracing_recent", "constant_velocity")
     expected = ("mini", *baselines) if installed else (model, *(name for name in baselines if name != model))
     assert begun == [(model, expected)]
     assert loaded == [model]

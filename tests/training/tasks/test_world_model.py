@@ -176,14 +176,14 @@ def test_training_sampling_and_evaluation_attach_the_same_motion_to_a_frame(toke
     check(seen.pop(), range(frames))  # training
 
     def check_passes() -> None:
-        """The past, then the new frame (twice: guidance carries an unconditional copy), then the frame kept, ..."""
+        """The past, then the new frame, in the second step with an unconditional copy, then the frame kept, ..."""
         check(seen[0], range(past))
         made = [actions for actions in seen[1:] if actions.known.shape[1] == 2]
         for t, actions in zip(range(past, frames), made, strict=True):
             check(actions, [t])
         seen.clear()
 
-    sampler = {"steps": 1, "guidance": 1.0}
+    sampler = {"steps": 2, "guidance": 1.0}
     rollout(model, clips.tokens[:, :past], poses[None, :past], poses[None, past:], config=SamplerConfig(**sampler))
     check_passes()  # sampling
 
