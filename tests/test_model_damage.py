@@ -15,7 +15,7 @@ from copilot4d.checkpoints.sealed_folder import seal
 from copilot4d.errors import Copilot4dError, DataError
 from tests.support.shipped import shipped_mini
 
-PARTS = ("tokenizer", "world_model", "copy_gate", "second_opinion")
+PARTS = ("tokenizer", "world_model", "depth_selector", "occupancy")
 
 
 @pytest.fixture
@@ -114,11 +114,11 @@ SIZES = [
     ("world_model", "vocabulary", HUGE), ("world_model", "tokens", [HUGE, HUGE]), ("world_model", "frames", HUGE),
     ("world_model", "tokens", [4096, 4096]), ("world_model", "unet.down_groups", [HUGE, 1, 1]),
     ("world_model", "unet.windows", [HUGE, 8, 8]), ("world_model", "vocabulary", 2048),
-    ("copy_gate", "widths", [HUGE, 64]), ("copy_gate", "view_channels", HUGE),
-    ("copy_gate", "view_dilations", [HUGE, 1, 1]), ("copy_gate", "view_dilations", [1] * 10_000),
-    ("second_opinion", "future_frames", HUGE), ("second_opinion", "blocks", [HUGE, 1, 1]),
-    ("second_opinion", "grid.shape", [8192, 8192, 32]), ("second_opinion", "dims", [HUGE, HUGE, HUGE]),
-    ("second_opinion", "min_opacity", DIGITS),
+    ("depth_selector", "widths", [HUGE, 64]), ("depth_selector", "view_channels", HUGE),
+    ("depth_selector", "view_dilations", [HUGE, 1, 1]), ("depth_selector", "view_dilations", [1] * 10_000),
+    ("occupancy", "future_frames", HUGE), ("occupancy", "blocks", [HUGE, 1, 1]),
+    ("occupancy", "grid.shape", [8192, 8192, 32]), ("occupancy", "dims", [HUGE, HUGE, HUGE]),
+    ("occupancy", "min_opacity", DIGITS),
 ]  # fmt: skip
 
 

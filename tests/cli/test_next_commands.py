@@ -140,8 +140,8 @@ def test_a_shipped_model_is_copied_and_not_written_into(tmp_path, monkeypatch):
 def test_a_fine_tuned_world_model_keeps_the_depth_selector_and_says_whether_it_is_better(here, then, capsys):
     then("tokenize --tokenizer tokenizer --data data --out tokens --held-out b")
     then("train world-model --tokens tokens --tokenizer tokenizer --run runs/world", *TRAIN)
-    shutil.copytree(shipped_model("mini") / "copy_gate", "runs/world/depth_selector")
-    shutil.copytree(shipped_model("mini") / "second_opinion", "runs/world/occupancy")
+    shutil.copytree(shipped_model("mini") / "depth_selector", "runs/world/depth_selector")
+    shutil.copytree(shipped_model("mini") / "occupancy", "runs/world/occupancy")
     tuned = ["train", "world-model", "--tokens", "tokens", "--tokenizer", "tokenizer", "--run", "runs/tuned",
              "--init-from", "runs/world", *TRAIN, "--held-out-clips", "1"]  # fmt: skip
     assert main([*tuned, "--learning-rate", "1000"]) == 0  # ruins the weights
