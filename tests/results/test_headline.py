@@ -27,6 +27,7 @@ def test_every_row_names_a_model_once_and_ratios_are_to_ray_tracing():
     lines = headline.table(headline.read_scores(SCORES)).splitlines()
     base = next(line for line in lines if line.startswith("| `ray_tracing`"))
     assert base.count("| 1x |") == 2
+    assert "%" in base
     ours = next(line for line in lines if line.startswith("| **tokens + past + 4D-Occ**"))
     error, times = ours.split(" | ")[2:4]
     assert float(times.split("x")[0]) == pytest.approx(float(error) / float(base.split(" | ")[2]), abs=0.01)
@@ -45,7 +46,7 @@ def test_a_missing_model_has_no_row_but_ray_tracing_must_be_there(tmp_path):
     shutil.copytree(SCORES, tmp_path / "scores")
     (tmp_path / "scores" / "test_1s_every12" / "copy_last.json").unlink()
     text = headline.table(headline.read_scores(tmp_path / "scores"))
-    assert "| `copy_last` | repeats the newest sweep | - | - | 0." in text
+    assert "| `copy_last` | repeats the newest sweep | - | - | - | 0." in text
     assert "not scored on these frames" in text
     (tmp_path / "scores" / "test_3s_every12" / "copy_last.json").unlink()
     assert "copy_last" not in headline.table(headline.read_scores(tmp_path / "scores"))
