@@ -109,6 +109,7 @@ def measure(
         stages.watch(
             importlib.import_module("copilot4d.forecasting.session").ForecastSession, "_select", "select depths"
         )
+        stages.watch(importlib.import_module("copilot4d.forecasting.session"), "extrapolate", "find motion")
         for part in (FutureOccupancy, OccupancyDepths):
             stages.watch(part, "of", "occupancy depths")
         before = clock()

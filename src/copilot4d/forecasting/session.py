@@ -87,9 +87,12 @@ class ForecastSession:
         self._made = 0
         # The sweeps of the newest frames, of every future; None where other rays than the sensor's were given.
         self._generated: tuple[tuple[Sweep, ...] | None, ...] = ()
-        is_asked = depth_selector is not None and depth_selector.config.needs_motion
-        carried_on = extrapolate(self._past) if is_asked else None
-        self._measured = None if depth_selector is None else MeasuredPast.of(self._past, carried_on)
+        selects_motion = depth_selector is not None and depth_selector.config.needs_motion
+        # Found once, for the world model and the selector.
+        self._carried_on = extrapolate(self._past) if selects_motion or world_model.config.expected_input else None
+        self._measured = None
+        if depth_selector is not None:
+            self._measured = MeasuredPast.of(self._past, self._carried_on if selects_motion else None)
         self._stretches = [self._encode(self._past, range(futures))]
 
     def step(self, world_from_lidar: FloatArray, rays: Rays | None = None) -> tuple[ImaginedFrame, ...]:
@@ -151,7 +154,9 @@ class ForecastSession:
         rollout.made = self._made
         predicted = None if self._occupancy is None else FutureOccupancy.of(self._occupancy, sweeps)
         # One sweep does not tell what moves.
-        carried_on = extrapolate(sweeps) if config.expected_input and len(sweeps) > 1 else None
+        carried_on = None
+        if config.expected_input and len(sweeps) > 1:
+            carried_on = self._carried_on if sweeps is self._past else extrapolate(sweeps)
         return _Stretch(rollout, sweeps, poses[-1], predicted, carried_on)
 
     def _expected(self, stretch: _Stretch, pose: FloatArray, timestamp_ns: int) -> Tensor | None:
