@@ -41,7 +41,7 @@ ROWS = (
     Model("`ray_tracing`", "ray_tracing", "casts rays into the past sweeps"),
     Model("`constant_velocity`", "constant_velocity", "ray tracing, with the moving objects of the past moved on"),
     Model("4D-Occ (ours)", "occupancy_4d", "learned occupancy, our variant of 4D-Occ"),
-    Model("tokens", "world_model_k2_top1_maskgit_schedule_alone", "the world model alone: depths of decoded tokens", True),
+    Model("tokens", "world_model_k2_top1_maskgit_schedule_alone", "the world model alone: decoded tokens", True),
     Model("tokens + past + 4D-Occ", "world_model_k2_top1_maskgit_schedule", "`mini`, as shipped", True),
 )
 BASE = "ray_tracing"
