@@ -82,7 +82,6 @@ def test_rays_may_be_answered_with_what_moves_and_what_stands_behind_it():
     names = CANDIDATES + MOTION_CANDIDATES
     assert found.depths_m[0, names.index("moving")] == pytest.approx(distance_m, abs=0.8)
     assert found.returns[0, names.index("moving")]
-    assert found.features.shape[1] == len(found.features[0])
     speed = found.features[0, -len(MOTION_FEATURES) :][MOTION_FEATURES.index("moving_speed")]
     assert speed == pytest.approx(8.0, abs=0.6)
     # Where the car is now, a ray meets the wall if the car is gone: the nearest measured point is the car's.

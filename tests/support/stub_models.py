@@ -103,7 +103,7 @@ class PillarCache:
 
 
 class StandingWorld:
-    """The next frame is the newest one: as it is in a common frame, or carried by `previous_from_current`. With
+    """The next frame is the newest one: unchanged in a common frame, or moved by `previous_from_current`. With
     `expected_input` it is what is expected.
     """
 

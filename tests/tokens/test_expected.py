@@ -85,4 +85,3 @@ def test_without_it_clips_have_none_and_own_frames_cannot(tmp_path):
     assert TokenClips.open([folder], past_frames=P, future_frames=F).clip(0, 0).expected is None
     with pytest.raises(UsageError, match="token_frame"):
         replace(CONFIG, token_frame="own", expected=True)
-    assert np.isfinite(CONFIG.grid.box).all()
