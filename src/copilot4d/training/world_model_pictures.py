@@ -35,7 +35,10 @@ def forecast_pictures(model: WorldModel, clips: Sequence[TokenClip], tokenizer: 
         past = clip.past_frames
         poses = clip.world_from_lidar[None]
         config = SamplerConfig()
-        made = rollout(model, clip.tokens[None, :past], poses[:, :past], poses[:, past:], config=config)[0, 0].cpu()
+        expected = None if clip.expected is None else clip.expected[None, past:]
+        made = rollout(
+            model, clip.tokens[None, :past], poses[:, :past], poses[:, past:], config=config, expected=expected
+        )[0, 0].cpu()  # fmt: skip
         title = f"{clip.drive}, frame {clip.reference}, every {clip.interval}"
         drawn[f"forecast_{k}"] = forecast_picture(model, clip, made, decoder, title=title)
     return drawn
